@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,8 +15,9 @@ from mcpx.demo.tour.report import recorded_sessions
 from scripts.lab.contextbench import report
 from scripts.lab.contextbench.client import Exchange
 from scripts.lab.contextbench.figures import ROUTER, figures, search_figures
+from scripts.lab.contextbench.history import Used, replayed
 from scripts.lab.contextbench.play import PARTS, Cost, Played, play
-from scripts.lab.contextbench.recorded import Call, load
+from scripts.lab.contextbench.recorded import Call, Session, load
 from scripts.lab.contextbench.surfaces import COMPRESSORS, DIRECT, LISTING, SEARCH, Direct
 from scripts.lab.documentation.regions import regions
 from tests.docs import pages
@@ -181,3 +184,23 @@ def test_the_demonstration_ends_with_figures_of_the_table():
         for kind, name, body in regions(pages.read(path)):
             if (kind, name) == ("measured", "context"):
                 assert [each for each in shown if each not in body] == []
+
+
+def test_a_search_is_told_what_was_used_in_earlier_sessions_and_not_in_its_own(data):
+    recorded = load(data)
+    sessions = [*recorded.sessions, Session(["the history of repositories"])]
+    again = replace(recorded, sessions=sessions, labels=[["log", "now"], ["now"], []])
+    shown = {used: replayed(again, used)[0] for used in get_args(Used)}
+    assert shown["the model's calls"] == [{"log", "status"}, {"now"}, {"log", "status"}]
+    assert shown["the named tools"] == [{"log", "status"}, {"now"}, {"log", "status", "now"}]
+
+
+@pytest.mark.corpus
+def test_a_person_who_uses_the_named_tools_is_shown_more_of_them_by_later_searches():
+    """On the half of the tasks that nothing was tuned on."""
+    recorded = load()
+    measured = search_figures(recorded.labels, *replayed(recorded, "the named tools"))
+    assert measured["named"] >= 0.82
+    assert measured["whole"] >= 0.76
+    assert measured["answer"]["mean"] <= 365
+    assert measured["answer"]["most"] <= 410

@@ -19,8 +19,11 @@ from msgspec.structs import replace
 from mcpx.core.calls.names import MAX_TOOLS, Found, Servers, find_server, find_tools, list_servers
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.search_indexing import SearchIndexing
+from mcpx.core.catalog.alike import Same, others_like, same_on
 from mcpx.core.catalog.model import JSON, ToolInfo, present
+from mcpx.core.catalog.search import known_words
 from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.events.search_history import SearchHistory, Tool
 from mcpx.core.policy.pin_review import note_on, said_of
 from mcpx.core.protocol.messages import Inspect
 from mcpx.core.rendering.descriptions import describe_resources
@@ -30,6 +33,7 @@ from mcpx.core.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.core.rendering.inspection.servers import about, servers_listing
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer
+from mcpx.core.rendering.search_block import MAX_SAME
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.text import one_line, shown_name
 from mcpx.core.validation.arguments import ArgumentChecker
@@ -57,7 +61,8 @@ class Inspector:
 
     `notes` are what each answer ends with: why the configuration file cannot be used, if it cannot
     (`config_error`), and others as they are.
-    `forms` are those of another inspector of the same settings.
+    `forms` are those of another inspector of the same settings. `history` is what was used after searches,
+    where that is remembered.
     """
 
     def __init__(
@@ -68,11 +73,13 @@ class Inspector:
         *,
         notes: Callable[[], Mapping[str, str]] = dict,
         forms: Callable[[], ToolForms] | None = None,
+        history: Callable[[], SearchHistory | None] = lambda: None,
     ) -> None:
         self._servers = servers
         self._checker = checker
         self._results = results
         self._notes = notes
+        self.history = history
         self._forms = ToolForms(results.settings)
         self.forms = forms or self._forms_in_force
         self.indexing = SearchIndexing(partial(list_servers, servers))
@@ -177,9 +184,20 @@ class Inspector:
 
     def _search(self, request: Inspect) -> ToolResult:
         only = find_server(self._servers, request.server_name).name if request.server_name else None
-        text, plain = search_answer(list_servers(self._servers), request.query, only=only)
+        servers = list_servers(self._servers)
+        text, plain = search_answer(servers, request.query, only=only, likely=self._likely(servers, request))
         self._warm(each["server"] for each in plain["servers"] if _shows_tools(each))
         return _result(text, plain)
+
+    def _likely(self, servers: Sequence[ServerInfo], request: Inspect) -> list[Tool]:
+        """The tools that this person used after such searches; this one is noted as well."""
+        history = self.history()
+        if history is None or request.origin is None:
+            return []
+        said = known_words(servers, request.query)
+        likely = history.likely(request.origin, said)
+        history.searched(request.origin, said)
+        return likely
 
     def _warm(self, servers: Iterable[str]) -> None:
         """Start the servers that are asleep and whose tools are shown: a call is likely to follow."""
@@ -237,7 +255,8 @@ class Inspector:
     def _server(self, info: ServerInfo) -> ToolResult:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
         changed, changes = self._changed(info.name)
-        head = {**about(info), **_named(list(known)), **changed}
+        same = others_like(info, list_servers(self._servers))
+        head = {**about(info), **_same(same), **_named(list(known)), **changed}
         room = LISTING_TOKENS - estimate(self._results.text(head))
         forms = self.forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
@@ -246,7 +265,9 @@ class Inspector:
             listed = tools_listing(tools, forms, room=room, render=self._results.text)
             kept["inspected"] = (id(forms), room, listed, plain_listing(tools))
         _, _, listed, plain = kept["inspected"]
+        alike = [{"server": other.name, **each.to_dict()} for other, each in same]
         programs = {**about(info, cut=False), **plain, **_marked(plain, known), **changes}
+        programs |= present(same_tools=alike or None)
         return _result(self._results.text({**head, **listed}), programs)
 
     def _forms_in_force(self) -> ToolForms:
@@ -295,13 +316,19 @@ def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
     return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}
 
 
+def _same(same: Sequence[Same]) -> JSON:
+    """The servers that have the same tools, with the states of those that take no calls now."""
+    return {"same_tools": same_on(same, MAX_SAME)} if same else {}
+
+
 def _resources(info: ServerInfo) -> JSON:
-    """`{resources?, templates?, not_shown?}` of a server, for programs."""
-    templates = info.catalogue.templates if info.catalogue else ()
-    resources = [resource.to_dict() for resource in islice(info.resources.values(), _MAX_RESOURCES)]
-    listed = {
-        "resources": resources,
-        "templates": [template.to_protocol() for template in templates[:_MAX_RESOURCES]],
-        "not_shown": len(info.resources) + len(templates) - len(resources) - len(templates[:_MAX_RESOURCES]),
+    """`{resources?, templates?, skills?, not_shown?}` of a server, for programs."""
+    templates, skills = (info.catalogue.templates, info.catalogue.skills) if info.catalogue else ((), ())
+    listed: JSON = {
+        "resources": [each.to_dict() for each in islice(info.resources.values(), _MAX_RESOURCES)],
+        "templates": [each.to_protocol() for each in templates[:_MAX_RESOURCES]],
+        "skills": [each.to_protocol() for each in skills[:_MAX_RESOURCES]],
     }
+    offered = len(info.resources) + len(templates) + len(skills)
+    listed["not_shown"] = offered - sum(map(len, listed.values()))
     return {name: entries for name, entries in listed.items() if entries}

@@ -14,7 +14,7 @@ from typing import Final
 
 from mcpx.core.catalog.search_index import ServerIndex, index_of
 from mcpx.core.catalog.snapshot import ServerInfo
-from mcpx.core.catalog.words import load_stemmer
+from mcpx.core.catalog.words import groups_of, load_stemmer
 from mcpx.core.telemetry.contained import contain
 
 QUIET_S: Final = 1.0  # after the last change of a catalogue
@@ -52,8 +52,12 @@ class SearchIndexing:
         self._run()
 
     def _begin(self) -> None:
-        """Take a turn for the stemmer alone, which takes some time to import."""
+        """Take a turn for the stemmer alone, which takes some time to import, and one for the synonyms."""
         load_stemmer()
+        asyncio.get_running_loop().call_soon(self._read_synonyms)
+
+    def _read_synonyms(self) -> None:
+        groups_of("")
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:

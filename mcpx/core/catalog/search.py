@@ -16,6 +16,10 @@ Ranking, tuned on the even half of LiveMCPBench's recorded searches, reported on
   part of it best should not lose to what half answers all, so the best part counts as much as the whole.
 * An exact name comes first.
 
+Tried on the even half and on questions for other tools, and no better: WordNet's synonyms and hypernyms, less
+weight for words that many questions have (platform, service, information), other weights of fields, more or
+less of the best part, and names in the order of their scores and lengths in the answer.
+
 What was found of a word is kept for the next question, as long as the same catalogues are searched; a bounded
 number of scores.
 """
@@ -30,6 +34,7 @@ from heapq import nsmallest
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
+from mcpx.core.catalog.alike import same_tools
 from mcpx.core.catalog.search_index import Entry, ServerIndex, read_index
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.words import groups_of, words
@@ -55,6 +60,9 @@ class Corpus:
         self._held_back = [_TOPIC_K1 * (1 - _TOPIC_B + _TOPIC_B * length / mean) for length in lengths]
         self._known: dict[str, tuple[Scores, Scores]] = {}
         self._kept = 0
+        alike = same_tools({index.server: index.tools for index in indices})
+        self.alike = alike.keys() | {each.leader for each in alike.values()}
+        """The servers that have the tools of another one."""
 
     def number(self, server: int, entry: int) -> int:
         """The number of an entry that has this one among its server's."""
@@ -159,21 +167,29 @@ class Hit(NamedTuple):
         """True if the whole question is the name of this entry, written as a name of several words."""
         return self.score >= _NAMED
 
-    @property
-    def usual(self) -> bool:
-        """True if its score is that of its words, and not of a name in the question."""
-        return self.score < _NAMED_IN_PART
-
 
 class ServerHits:
-    """A server with its entries that match: `total` of them."""
+    """A server with its entries that match: `total` of them, one at least."""
 
-    def __init__(self, server: ServerInfo, score: float, corpus: Corpus, scores: Scores) -> None:
+    def __init__(self, server: ServerInfo, topic: float, corpus: Corpus, scores: Scores) -> None:
         self.server = server
-        self.score = score
         self.total = len(scores)
+        self.best_score = max(scores.values())
+        self.score = self.best_score + topic
+        self.alike = server.name in corpus.alike
+        """Whether another server has the same tools."""
         self._corpus = corpus
         self._scores = scores
+
+    @property
+    def named(self) -> bool:
+        """True if the whole question is the name of an entry."""
+        return self.best_score >= _NAMED
+
+    @property
+    def usual(self) -> bool:
+        """True if the scores are those of words, and not of a name in the question."""
+        return self.best_score < _NAMED_IN_PART
 
     def best(self, limit: int) -> list[Hit]:
         """The entries that match, best first, at most `limit`."""
@@ -200,10 +216,17 @@ def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = 
     topics = _combined({word: found for word, (_, found) in scores.items()}, parts)
     _put_exact_first(corpus, entries, query, _names(query, said))
     found = [
-        ServerHits(listed[at], max(own.values()) + _TOPIC * topics.get(at, 0.0), corpus, own)
+        ServerHits(listed[at], _TOPIC * topics.get(at, 0.0), corpus, own)
         for at, own in sorted(corpus.by_server(entries).items())
     ]
     return sorted(found, key=lambda one: -one.score)
+
+
+def known_words(servers: Sequence[ServerInfo], query: str) -> list[str]:
+    """The words of `query` that some entry has or that have synonyms, each once; no numbers, nothing else."""
+    indices = [read_index(server) for server in servers if server.catalogue is not None]
+    said = (word for word in dict.fromkeys(words(query[:MAX_QUERY_LEN])) if not word.isdigit())
+    return [word for word in said if groups_of(word) or any(word in index.postings for index in indices)]
 
 
 def _parts(query: str) -> list[list[str]]:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from mcpx.core.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import Catalogue, PromptInfo, ResourceInfo, SkillInfo, TemplateInfo, ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.words import groups_of, words
 
-Entry = ToolInfo | ResourceInfo | TemplateInfo | PromptInfo
+Entry = ToolInfo | ResourceInfo | TemplateInfo | PromptInfo | SkillInfo
 
 MAX_TEXT_LEN: Final = 2000  # characters of a description, and of all descriptions of a tool's parameters
 MAX_PARAMETERS: Final = 200  # of one tool or prompt
@@ -41,6 +41,7 @@ class ServerIndex:
     """The words of one server's catalogue."""
 
     def __init__(self, server: str, catalogue: Catalogue) -> None:
+        self.server, self.tools = server, catalogue.tools
         self.entries = tuple(_entries_of(catalogue))
         self.postings: dict[str, list[float]] = defaultdict(list)
         """By word: the number of an entry, what the word is worth in it (BM25), the next number, ..."""
@@ -125,9 +126,11 @@ def _with_groups(found: Iterable[str]) -> set[str]:
 
 def _entries_of(catalogue: Catalogue) -> Iterator[Entry]:
     yield from catalogue.tools.values()
-    yield from catalogue.resources.values()
+    skills = {skill.uri for skill in catalogue.skills}
+    yield from (item for uri, item in catalogue.resources.items() if uri not in skills)
     yield from catalogue.templates
     yield from catalogue.prompts
+    yield from catalogue.skills
 
 
 def fields_of(entry: Entry) -> Iterator[Field]:
@@ -143,7 +146,7 @@ def fields_of(entry: Entry) -> Iterator[Field]:
             said = (each.get("description") for each in properties.values() if isinstance(each, dict))
             described = " ".join(text for text in said if isinstance(text, str))
             yield Field("parameters", _PARAMETER_TEXT, described[:MAX_TEXT_LEN])
-        case ResourceInfo():
+        case ResourceInfo() | SkillInfo():
             yield Field("address", _TEXT, entry.uri[:MAX_TEXT_LEN])
         case TemplateInfo():
             yield Field("address", _TEXT, entry.uri_template[:MAX_TEXT_LEN])

@@ -7,9 +7,11 @@ Japanese, Korean or Thai letters, which has no spaces, gives each pair of neighb
 nearly every text, and those that people add when they ask for a tool, are left out. Pure; the stemmer is
 imported with the first text, or by `load_stemmer`.
 
-Synonyms are data: one group a line. A word may be in several groups; what follows from it is weighed by how
-rare a group is in what the servers offer, so that wide groups (`get read show`) decide little. Kept general:
-nothing here names a server's own things.
+Synonyms are data: one group a line, of words for the same thing and of words that are asked for together
+(`rain`, `forecast`). A word may be in several groups; what follows from it is weighed by how rare a group is
+in what the servers offer, so that wide groups (`get read show`) decide little. They are general knowledge,
+written from what MCP servers are commonly about; nothing here names a server's own things. They were tried on
+questions for other tools (MetaTool, MCPToolBench++) beside the half of LiveMCPBench that may be seen.
 """
 
 from __future__ import annotations
@@ -86,78 +88,195 @@ def load_stemmer() -> EnglishStemmer:
 
 
 _GROUPS: Final = """
-add append insert attach
+account balance bank billing charge checkout invoice pay payment refund subscription transaction
+action build ci job pipeline run workflow
+add append attach insert
 add create make new generate build write
 add sum plus calculate compute calculator math arithmetic total
+air aqi pollution quality
+airline airport flight plane
+alarm alert incident monitor notification oncall
+algorithm challenge coding contest exercise leetcode problem programming
+animation effect motion transition
+apartment house housing property rent rental room
+appointment book booking reservation reserve
 archive compress gzip zip unzip
+art artist artwork drawing exhibition gallery museum painting sculpture sketch
+ask answer question
+astrology birth fortune horoscope zodiac
+attraction landmark poi sight sightseeing tourism tourist
+audio beat bpm chord listen melody music pitch rhythm song sound tempo
+auth authentication credential login password secret token
+author book ebook novel reading
+average mean median percent percentage ratio
+backup restore snapshot
+bar cafe dining eat food restaurant
+barcode qr
+decode encode encoding
+blockchain crypto defi ethereum nft token wallet
+blob bucket object storage upload
+board backlog epic kanban sprint story ticket
+bold font format italic style
 branch checkout switch
+brainstorm mind mindmap outline
 build compile
+button click press tap
 calendar schedule event meeting appointment
-change edit modify update alter replace patch
+caption subtitle transcript transcription
+car driving drive road traffic vehicle
+card deck
+career cv hiring interview job recruitment resume
+census dataset open public statistic
+champion character esports game gaming hero league match player team
 change diff difference compare delta
-chart plot diagram visualization visualize graph
+change edit modify update alter replace patch
+channel discord slack thread
+charge charging electric ev station
+chart graph plot figure diagram visualization visualize
 chat message send post reply notify
 check validate verify test
-command execute run shell terminal process
+chess board move opening
+choose dropdown option pick select
+citation bibliography doi endnote footnote reference
+city country region state
+class code function method program script source
+clinical disease drug health hospital medical medicine patient symptom treatment trial
+cluster deployment kubernetes namespace node pod
+coin crypto cryptocurrency bitcoin btc eth
+color colour palette
+column cell row table
+command console execute run shell terminal process
 commit revision history log
+commodity gold metal oil silver
 company stock ticker share equity
+component frontend interface ui widget
 connection relation relationship link edge
-container docker
+container compose docker image
 convert transform translate
-cook recipe dish meal food
+convert celsius fahrenheit kilogram measurement meter mile pound unit
+cook recipe dish meal food ingredient menu
+coordinate latitude longitude location gps position
 copy duplicate clone cp
 count number many
-crypto coin bitcoin cryptocurrency
+course exam learn lesson study teach tutor tutorial
+crm customer client deal lead contact opportunity
+cron schedule timer
+currency dollar euro exchange forex fx pound rate usd yen yuan
 cut split divide
-date time day today clock hour now timezone
+date time day today tomorrow yesterday clock hour now timezone utc
+deal discount product purchase buy shop shopping store
+define definition dictionary meaning synonym word
 delete remove erase drop forget discard rm unlink rid
+dependency gradle jar java library maven package version
+deploy publish release ship
+design layout style theme template
+device home lamp light sensor thermostat
+dice flip lottery random roll shuffle
 directory folder dir mkdir path ls subfolder
+directory folder tree hierarchy structure
+dividend earnings income profit revenue statement
+dns domain host hostname ip registrar whois
 document doc docx word
+documentation doc docs guide manual
 download fetch get scrape crawl retrieve request
+download save export
+duration long slow
 echo repeat
-email mail inbox
+email mail inbox gmail outlook
+emoji glyph icon logo svg symbol
+encrypt lock protect secure unlock password
+encyclopedia wiki wikipedia
+enter fill form input type
 entity person people user contact node
 environment env variable
+episode podcast season show
+equation formula math mathematics multiply root square subtract
+error bug debug exception fault crash trace
+etf fund portfolio invest investment asset holding
+exif metadata property tag attribute
 fact knowledge observation memory note information remember recall
+fear greed sentiment
 file document text disk
+film movie cinema tv
 find search look lookup locate query grep seek discover
 flight train ticket travel trip
+flow flowchart diagram process
+football basketball soccer sport
+gene genetic genome dna mutation protein variant
 get read show view display open retrieve see cat content load obtain
-github repo repository
+github gitlab repo repository
+government law legal policy regulation
 headline news article story
-hotel airbnb accommodation listing stay
+heading header title
+history historical past
+hotel airbnb accommodation homestay hostel listing lodging stay
+humidity rain snow sunny wind weather forecast
 image picture photo png jpg jpeg media screenshot
+install installation setup
 issue bug ticket
+itinerary journey travel trip tour vacation holiday route
+javascript js node npm react typescript
 join merge combine concatenate
+keyword seo
+language translate translation
+last latest new recent current newest
 library package dependency module npm
+license terms
 list enumerate ls browse
+list show
 location place address geocode map
 log logging
-long duration slow
+lunar almanac calendar solar
 market price quote finance financial
+market nasdaq nyse share stock trading
+meeting meetup midpoint
+member profile user account person
+mermaid diagram flowchart
+metric monitoring dashboard grafana prometheus
 mkdir create
 modified change uncommitted dirty unstaged status
 move rename mv
-music song audio track
-page web website webpage site url http https internet html online browser
-paper publication research study academic arxiv literature
+music song audio track album playlist
+near nearby neighborhood radius vicinity around district local
+page web website webpage site url link http https internet html online browser
+paper publication research study academic arxiv literature journal preprint scholar
+paragraph text sentence
+park parking garage
 pdf
-plan think reason thought brainstorm solve
+permission role access policy
+plan think reason thought brainstorm solve step
+poll survey form
+population demographics
 position route direction navigation
 presentation ppt slide powerpoint deck
-rank trend trending hot popular top
+price value cost quote
+pr pull merge review
+question problem issue
+railway rail train ticket station subway metro
+rank trend trending hot popular top best leaderboard ranking viral
+ratings review rating
 record row table database sql
+reddit facebook social tweet twitter tiktok douyin weibo zhihu bilibili feed
+remind reminder alarm
 reset undo revert unstage rollback restore
+risk security vulnerability cve audit
 save store write put persist record
+score result standings
+screenshot capture snapshot
+serverless lambda function
 sheet excel spreadsheet xlsx csv
-show list
 size big large small length
+speech speak voice tts
 stage index add
 summary summarize overview
 switch toggle enable disable turn
 task todo
+tournament schedule match
+tree hierarchy organization structure
 video movie film youtube
+vector embedding semantic rag
 weather forecast temperature climate
+webhook trigger event
 """
 
 

@@ -163,6 +163,8 @@ class _Listing(NamedTuple):
     menu: Menu
     at: float
     """On the monotonic clock, in seconds."""
+    first: Menu
+    """What was counted when the client was new."""
 
 
 class Listings:
@@ -181,7 +183,7 @@ class Listings:
         last = self._last.pop(client, None)
         if last is not None and isinstance(client, str) and now - last.at > SESSION_S:
             last = None
-        self._last[client] = _Listing(menu, now if last is None else last.at)
+        self._last[client] = _Listing(menu, now, menu) if last is None else last._replace(menu=menu)
         if len(self._last) > MAX_LISTINGS:
             del self._last[next(iter(self._last))]
         before = {} if last is None else last.menu
@@ -191,10 +193,18 @@ class Listings:
             changes.append((server, shown[0] - then[0], shown[1] - then[1]))
         return changes
 
-    def counted_before(self, client: object, menu: Menu) -> None:
-        """Take it that the session was counted with its listing by the daemon before this one."""
-        if client not in self._last:
+    def counted_before(self, client: object, menu: Menu) -> list[tuple[str, int, int]]:
+        """Take it that the session was counted with its listing by the daemon before this one.
+
+        Returns what changes, as `replace` does: the client may have listed before its shim could say so.
+        """
+        last = self._last.get(client)
+        if last is not None and isinstance(client, str):
+            return []
+        if last is None:
             self.replace(client, menu)
+        self._last[client] = self._last[client]._replace(first={})
+        return [] if last is None else [(server, -each[0], -each[1]) for server, each in last.first.items()]
 
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""

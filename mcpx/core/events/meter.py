@@ -200,7 +200,7 @@ class Meter:
         if upstream is None:
             return MCPX, tool if tool in _NOT_TOOLS else OTHERS
         catalogue = upstream.catalogue
-        exists = tool in _NOT_TOOLS or (catalogue is not None and tool in catalogue.tools)
+        exists = tool in _NOT_TOOLS or (catalogue is not None and catalogue.tool(tool) is not None)
         return server, tool if exists else OTHERS
 
     def begun(self, record: Record) -> None:
@@ -311,10 +311,8 @@ class Meter:
         if isinstance(client, ClientId) and client.sessionless:
             client = client.principal + label
         menu = menu_of(self._upstreams if shown is None else shown, spent)
-        if counted_before:
-            self._listings.counted_before(client, menu)
-            return
-        for server, direct, more in self._listings.replace(client, menu):
+        count = self._listings.counted_before if counted_before else self._listings.replace
+        for server, direct, more in count(client, menu):
             self._activity.begin()
             self._add(label, _label(server), MENU, Count(0, direct, more))
 

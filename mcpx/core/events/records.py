@@ -12,7 +12,7 @@ The record is the observer of its request's reply, so it ends in the turn in whi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -225,6 +225,19 @@ class Tally(Protocol):
         ...
 
 
+class Uses(Protocol):
+    """Notes which tools clients use that have searched. None of its methods raises."""
+
+    @property
+    def open(self) -> Mapping[Origin, object]:
+        """The clients that it waits for."""
+        ...
+
+    def ended(self, record: Record) -> None:
+        """Note that a call of one of them has ended."""
+        ...
+
+
 class Watch(Protocol):
     """Hears of calls while they run. None of its methods raises."""
 
@@ -252,6 +265,7 @@ class Records:
         self._last_us = 0
         self.watch: Watch | None = None
         """Hears of each call, for as long as somebody looks."""
+        self.uses: Uses | None = None
         self.hide: Callable[[str], str] = str
         """Takes the secrets of the configuration in force out of the URIs of resources."""
         self.running: dict[int, Record] = {}
@@ -332,6 +346,8 @@ class Records:
             self._tally.ended(record)
         if self.watch is not None:
             self.watch.ended(record)
+        if self.uses is not None and record.target[0] in self.uses.open:
+            self.uses.ended(record)
         if record.said:
             self._log.ended(record)
 

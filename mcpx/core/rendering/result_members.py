@@ -141,7 +141,7 @@ def read_each(members: Members, readers: Readers) -> Members:
     return members
 
 
-def _read_string(raw: msgspec.Raw) -> Any:
+def read_string(raw: msgspec.Raw) -> Any:
     """A string decoded; anything else as it came."""
     try:
         return _decode_string(raw)
@@ -149,8 +149,8 @@ def _read_string(raw: msgspec.Raw) -> Any:
         return raw
 
 
-_ITEM: Final[Readers] = dict.fromkeys(("text", "uri", "mimeType", "blob"), _read_string)
-_BLOCK: Final[Readers] = {"type": _read_string, **_ITEM, "resource": read_item}
+_ITEM: Final[Readers] = dict.fromkeys(("text", "uri", "mimeType", "blob"), read_string)
+_BLOCK: Final[Readers] = {"type": read_string, **_ITEM, "resource": read_item}
 
 
 def others(members: Mapping[str, Any]) -> Members:

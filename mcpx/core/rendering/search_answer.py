@@ -7,34 +7,45 @@ The text is grouped by server, best first:
     create_issue(owner: string, repo: string, title: string, ...): Create a new issue in a repository
     list_issues(owner: string, repo: string, ...): List issues of a repository
     get_issue update_issue add_issue_comment +21
+    same tools as github: github-work
     ## linear (12 tools)
     ...
     Other servers: jira: create_issue get_issue; notion: create_page; 31 more
 
-The best servers have lines of their own. Each gets its best entry whole, the first one its best three; the
-rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries whole.
-Where the score falls off the answer ends, with budget left: what fits badly leads a model astray.
+Tools that several servers have (`mcpx.core.catalog.alike`) are shown of the one that matches best, and the
+others named. The best servers have lines of their own. Each gets its best entry whole, the first one its best
+two; the rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries
+whole. Where the score falls off the answer ends, with budget left: what fits badly leads a model astray.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from mcpx.core.catalog.model import JSON, ToolInfo, present
+from mcpx.core.catalog.alike import Alike, Same, grouped, same_tools
+from mcpx.core.catalog.model import (
+    JSON,
+    PromptInfo,
+    ResourceInfo,
+    SkillInfo,
+    TemplateInfo,
+    ToolInfo,
+    present,
+)
 from mcpx.core.catalog.search import MAX_QUERY_LEN, Hit, ServerHits, search
 from mcpx.core.catalog.search_index import indexed
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.words import words
-from mcpx.core.rendering.search_block import MAX_ENTRIES, Block
+from mcpx.core.rendering.search_block import MAX_ENTRIES, MAX_SAME, Block, same_briefly
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.text import cut, one_line, quoted, shown_server
 
-ANSWER_TOKENS: Final = 408  # by the estimate, which is on the high side: 400 of a real tokenizer
+ANSWER_TOKENS: Final = 400  # by the estimate, and in nearly all answers by a real tokenizer
 MAX_SERVERS: Final = 4  # with lines of their own
 MAX_OTHERS: Final = 12  # servers of which only names are shown
-_WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
+_WHOLE: Final = (2, 1, 1, 1)  # entries of each server that are shown whole, before any name
 _MAX_WHOLE: Final = 6  # entries of one server that are shown whole, where there is room
 _SERVER_SHARE: Final = 0.15  # of the best server's score, from which on another is shown
 _ENTRY_SHARE: Final = 0.3  # of the best entry's, likewise; tuned so that no labelled tool is lost
@@ -47,6 +58,8 @@ _MAX_OTHER_NAMES: Final = 20  # of one server
 _MIN_LINE_TOKENS: Final = 8
 _MAX_REFUSED: Final = 10  # entries that do not fit, until no more are tried
 _QUERY_LEN: Final = 80
+_AWAY_SHARE: Final = 0.9  # of its score, where a server that is not available stands for others
+MAX_LIKELY: Final = 8  # tools that are named because they are likely
 _MAX_AWAY: Final = 3  # servers of which is said why they have nothing to show
 _AWAY_LEN: Final = 200
 _MIN_WORD_LEN: Final = 4  # of a question, to be looked for in names
@@ -61,16 +74,24 @@ _ORDER: Final = sorted(
 
 
 def search_answer(
-    servers: Sequence[ServerInfo], query: str, *, only: str | None = None, budget: int = ANSWER_TOKENS
+    servers: Sequence[ServerInfo],
+    query: str,
+    *,
+    only: str | None = None,
+    budget: int = ANSWER_TOKENS,
+    likely: Iterable[tuple[str, str]] = (),
 ) -> tuple[str, JSON]:
     """Return what `query` finds on all servers, or on the one named `only`: text for the model, and plain
     JSON.
 
+    `likely` names tools (server, tool) that are shown by name before others, whether or not they match.
+
     The text takes at most `budget` tokens by `mcpx.core.rendering.tokens.estimate`. The JSON holds what the
     text shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
-    templates?, prompts?, left_out?}], left_out?, unavailable?: [{server, state, cause?, ...}]}`. `left_out`
-    is the number of tools of a server, and of servers, that are not shown. `unavailable` are servers that
-    would fit and have nothing to show, with the reason.
+    templates?, prompts?, skills?, left_out?, same_tools?: [{server, state?, without?, besides?}]}],
+    left_out?, unavailable?: [{server, state, cause?, ...}]}`. `left_out` is the number of tools of a server,
+    and of servers, that are not shown. `same_tools` are servers that have the tools of this one.
+    `unavailable` are servers that would fit and have nothing to show, with the reason.
     """
     searched = [server for server in servers if only in (None, server.name)]
     found, away = search(searched, query), _away(searched, query)
@@ -81,10 +102,12 @@ def search_answer(
         text = "\n".join([_nothing(searched, query, only, budget), *notes])
         return text, {"query": query, "servers": [], **said}
     blocks = _blocks(found)
-    _Filling(blocks, budget - _TAIL_TOKENS).fill()
+    first = [] if blocks[0].is_asked_for else _placed(blocks, searched, likely)
+    _Filling(blocks, budget - _TAIL_TOKENS).fill(first)
     best = [block for block in blocks if block.lines]
     others = [block for block in blocks if block.names and not block.lines]
-    left_out = len(searched) - len(best) - len(others) - len(away)
+    told = {name for block in (*best, *others) for name in block.servers}
+    left_out = len(searched) - len(told) - len(away)
     text = "\n".join([*(block.text() for block in best), *notes, *_tail(others, left_out)])
     plain = [block.to_dict() for block in (*best, *others)]
     return text, present(query=query, servers=plain, left_out=left_out or None, **said)
@@ -116,33 +139,112 @@ def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
     At most MAX_HINTS, and fewer where the best are much better than the rest. Servers whose catalogues are
     long and have not been read yet are not searched.
     """
-    found = search(indexed(servers, HINT_READ_CHARS), query[:_QUERY_LEN])
-    hits = [(one.server, hit) for one in found[:MAX_HINTS] for hit in one.best(MAX_HINTS)]
+    found = _said_once(search(indexed(servers, HINT_READ_CHARS), query[:_QUERY_LEN]))
+    hits = [(one, hit) for one in found[: MAX_HINTS + MAX_SAME] for hit in one.entries(MAX_HINTS, 0)]
     hits = [pair for pair in hits if isinstance(pair[1].entry, ToolInfo)]
     hits.sort(key=lambda pair: -pair[1].score)
     least = hits[0][1].score * _HINT_SHARE if hits else 0
-    return [
-        f"{shown_server(server.name)}.{Block(server, [hit], 1).line(0)}"
-        for server, hit in hits[:MAX_HINTS]
-        if hit.score >= least
-    ]
+    return [_hint(one, hit) for one, hit in hits[:MAX_HINTS] if hit.score >= least]
+
+
+def _hint(one: _Said, hit: Hit) -> str:
+    """`git.git_log(repo_path: string, ...): Shows ...`, and which servers have the same."""
+    name = hit.entry.name
+    same = [(other, Alike(alike.leader)) for other, alike in one.same if name not in alike.lacks + alike.own]
+    line = Block(one.found.server, [hit], 1).line(0)
+    return f"{shown_server(one.found.server.name)}.{line}" + (f" ({same_briefly(same)})" if same else "")
 
 
 def _blocks(found: Sequence[ServerHits]) -> list[Block]:
     """The servers that match nearly as well as the best, in order; for a name, only those that have it."""
     most = MAX_SERVERS + MAX_OTHERS
-    usual = [(one.score, hit.score) for one in found if (hit := one.best(1)[0]).usual]
-    top = max((score for score, _ in usual), default=0.0) * _SERVER_SHARE
-    best = max((score for _, score in usual), default=0.0)
+    usual = [one for one in found if one.usual]
+    top = max((one.score for one in usual), default=0.0) * _SERVER_SHARE
+    best = max((one.best_score for one in usual), default=0.0)
     least = best * _ENTRY_SHARE
-    kept = [one for one in found if one.score >= top and one.best(1)[0].score >= least]
-    hits = [(one.server, one.best(MAX_ENTRIES)) for one in kept[:MAX_SERVERS]]
-    hits += [(one.server, one.best(_MAX_OTHER_NAMES)) for one in kept[MAX_SERVERS:most]]
-    named = [one for one in hits if one[1][0].named]
-    return [
-        Block(server, list(_fitting(own, best)), place, whole_from=least)
-        for place, (server, own) in enumerate((named or hits)[:most])
-    ]
+    kept = [one for one in found if one.score >= top and one.best_score >= least]
+    named = [one for one in kept if one.named]
+    blocks: list[Block] = []
+    for one in _said_once(named or kept):
+        place = len(blocks)
+        if place == most:
+            break
+        own = one.entries(MAX_ENTRIES if place < MAX_SERVERS else _MAX_OTHER_NAMES, least)
+        if own:
+            shown = list(_fitting(own, best))
+            blocks.append(
+                Block(one.found.server, shown, place, whole_from=least, alike=one.alike, same=one.same)
+            )
+    return blocks
+
+
+def _placed(
+    blocks: list[Block], servers: Sequence[ServerInfo], likely: Iterable[tuple[str, str]]
+) -> list[tuple[int, int]]:
+    """Return where likely tools stand in the blocks, to which those of other servers are added."""
+    known = {server.name: server for server in servers}
+    said = {name: block for block in blocks for name in block.servers}
+    found = [(known[name], tool) for name, tool in likely if name in known and tool in known[name].tools]
+    beside: dict[str, list[ToolInfo]] = {}
+    for server, tool in found[:MAX_LIKELY]:
+        if server.name not in said:
+            beside.setdefault(server.name, []).append(server.tools[tool])
+    for name, tools in beside.items():
+        said[name] = Block(known[name], [], len(blocks), likely=tools)
+        blocks.append(said[name])
+    numbered = (
+        (said[server.name].place, said[server.name].number(tool)) for server, tool in found[:MAX_LIKELY]
+    )
+    return [(place, number) for place, number in numbered if number is not None]
+
+
+class _Said(NamedTuple):
+    """A server that matches. Its tools stand for those of `same`, or are said of another one, `leader`."""
+
+    found: ServerHits
+    same: Sequence[Same] = ()
+    alike: Alike | None = None
+    leader: ServerInfo | None = None
+
+    def entries(self, limit: int, least: float) -> list[Hit]:
+        """The entries that match; where its tools are said elsewhere, those that it has alone."""
+        hits = self.found.best(limit)
+        return hits if self.alike is None else [hit for hit in hits if hit.score >= least and self._has(hit)]
+
+    def _has(self, hit: Hit) -> bool:
+        """Return True if it has that entry, and the leader none of that name."""
+        if self.alike is None or self.leader is None:
+            return True
+        known = self.leader.catalogue
+        match hit.entry:
+            case ToolInfo(name=name):
+                return name in self.alike.own
+            case ResourceInfo(uri=uri):
+                return uri not in self.leader.resources
+            case TemplateInfo(uri_template=template):
+                return known is None or all(each.uri_template != template for each in known.templates)
+            case PromptInfo(name=name):
+                return known is None or all(each.name != name for each in known.prompts)
+            case SkillInfo(uri=uri):
+                return known is None or all(each.uri != uri for each in known.skills)
+
+
+def _said_once(found: Sequence[ServerHits]) -> list[_Said]:
+    """The servers in their order; of those with the same tools, the best that is available stands for all."""
+    several = [one for one in found if one.alike]
+    if len(several) <= 1:
+        return [_Said(one) for one in found]
+    several.sort(key=lambda one: -one.score * (1 if one.server.available else _AWAY_SHARE))
+    servers = {one.server.name: one.server for one in several}
+    alike = same_tools({name: server.tools for name, server in servers.items()})
+    same: dict[str, list[Same]] = {}
+    for name, known in alike.items():
+        same.setdefault(known.leader, []).append((servers[name], known))
+    said = []
+    for one in found:
+        its = alike.get(one.server.name)
+        said.append(_Said(one, same.get(one.server.name, ()), its, servers[its.leader] if its else None))
+    return said
 
 
 def _fitting(hits: Sequence[Hit], best: float) -> Iterator[Hit]:
@@ -164,14 +266,14 @@ class _Filling:
         self._left = budget
         self._refused = 0
 
-    def fill(self) -> None:
-        """Show the best entries whole, then names, then more entries whole."""
+    def fill(self, first: Sequence[tuple[int, int]] = ()) -> None:
+        """Show the best entries whole, then names, those of `first` first, then more entries whole."""
         for block, most in zip(self._blocks, _WHOLE, strict=False):
             for number in range(min(most, block.matches)):
-                head = 0 if block.lines else estimate(block.head()) + 1
+                head = 0 if block.lines else block.frame()
                 if self._pays(head + estimate(block.line(number)) + 1):
                     block.lines.append(number)
-        for place, number in _ORDER:
+        for place, number in (*first, *_ORDER):
             if self._refused >= _MAX_REFUSED:
                 break
             if place < len(self._blocks) and number < len(self._blocks[place].entries):
@@ -183,11 +285,11 @@ class _Filling:
 
     def _name(self, block: Block, number: int) -> None:
         """Show an entry by name that is not shown yet."""
-        if number in block.lines:
+        if number in block.lines or number in block.names:
             return
         cost = _cost(f" {block.name(number)}")
         if not block.lines and not block.names:
-            cost += _cost(f" {shown_server(block.server.name)}:;")
+            cost += _cost(f" {block.brief_head()}:;")
         if self._pays(cost):
             block.names.append(number)
 
@@ -227,11 +329,12 @@ def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget
     if not servers:
         return f"Nothing matches {said}: no servers are configured."
     text = f"Nothing matches {said}. Servers: "
-    blocks = [Block(server, [], 0) for server in servers if server.tools][: MAX_SERVERS + MAX_OTHERS]
+    groups = [group for group in grouped(servers) if group[0].tools][: MAX_SERVERS + MAX_OTHERS]
+    blocks = [Block(server, [], 0, same=same) for server, same in groups]
     for block in blocks:
         block.names = list(range(len(block.entries)))
     whole = "; ".join(block.brief() for block in blocks)
-    if len(blocks) == len(servers) and estimate(text + whole) <= budget:
+    if sum(len(block.servers) for block in blocks) == len(servers) and estimate(text + whole) <= budget:
         return text + whole
     names: list[str] = []
     left = budget - estimate(text) - _TAIL_TOKENS

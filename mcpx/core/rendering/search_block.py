@@ -10,15 +10,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, ToolInfo, present
+from mcpx.core.catalog.alike import Alike, Same, named, same_lines, same_on
+from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, SkillInfo, ToolInfo, present
 from mcpx.core.catalog.search import Hit
 from mcpx.core.catalog.search_index import Entry
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.rendering.descriptions.ladder import counted
 from mcpx.core.rendering.signatures import first_sentence, is_deprecated, signature
-from mcpx.core.text import cut, one_line, shown_name, shown_server, shown_uri, visible
+from mcpx.core.rendering.tokens import estimate
+from mcpx.core.text import cut, one_line, shown_name, shown_uri, visible
 
 MAX_ENTRIES: Final = 60  # of one server
+MAX_SAME: Final = 12  # servers that are named because they have the same tools
+_MAX_SAME_BRIEF: Final = 3  # of a server that is shown by names alone
 SUMMARY_LEN: Final = 60  # characters of a first sentence
 _SUMMARY_SEARCH_CHARS: Final = 1000
 _NAME_LEN: Final = 80
@@ -30,19 +34,33 @@ class Block:
     """A server with its entries, best first: those that match, then its other tools."""
 
     def __init__(
-        self, server: ServerInfo, hits: Sequence[Hit], place: int, *, whole_from: float = 0.0
+        self,
+        server: ServerInfo,
+        hits: Sequence[Hit],
+        place: int,
+        *,
+        whole_from: float = 0.0,
+        alike: Alike | None = None,
+        same: Sequence[Same] = (),
+        likely: Sequence[ToolInfo] = (),
     ) -> None:
         self.server = server
         self.place = place
+        self.alike = alike
+        """The server that the tools are shown of that this one shares; the entries are its others."""
+        self.same = same
+        """The servers that have the same tools."""
         hits = sorted(hits, key=_rank)
         matching = {id(hit.entry) for hit in hits}
-        others = [tool for tool in server.tools.values() if id(tool) not in matching]
+        own = server.tools.values() if alike is None else map(server.tools.__getitem__, alike.own)
+        others = [tool for tool in own if id(tool) not in matching]
         others.sort(key=is_deprecated)
         self.matches = len(hits)
         self.worthy = sum(hit.score >= whole_from for hit in hits)
         """How many of them match well enough to be shown whole where there is room."""
-        self.entries: list[Entry] = [hit.entry for hit in hits]
-        self.entries += others[: max(0, MAX_ENTRIES - len(hits))]
+        self.entries: list[Entry] = [*(hit.entry for hit in hits), *likely]
+        if not likely:
+            self.entries += others[: max(0, MAX_ENTRIES - len(hits))]
         self._whole = {id(hit.entry) for hit in hits if hit.named}
         self._made: dict[int, str] = {}
         self.lines: list[int] = []
@@ -52,8 +70,38 @@ class Block:
 
     def head(self) -> str:
         """`## name (3 tools)`, with the state of a server that takes no calls now."""
-        state = "" if self.server.available else f", {self.server.state}"
-        return f"## {shown_server(self.server.name)} ({counted(len(self.server.tools), 'tool')}{state})"
+        tools = counted(len(self.server.tools), "tool")
+        shared = self.alike and f"{self.alike.shared}, and these"
+        return f"## {named(self.server.name, tools, self.server.away, shared)}"
+
+    @property
+    def is_asked_for(self) -> bool:
+        """True if an entry was asked for by its name."""
+        return bool(self._whole)
+
+    def number(self, tool: str) -> int | None:
+        """The number of the tool of that name, if it is among the entries."""
+        tools = ((number, each) for number, each in enumerate(self.entries) if isinstance(each, ToolInfo))
+        return next((number for number, each in tools if each.name == tool), None)
+
+    @property
+    def servers(self) -> list[str]:
+        """The names of the servers that this block tells of."""
+        return [self.server.name, *(other.name for other, _ in self.same)]
+
+    def frame(self) -> int:
+        """Tokens of the lines that stand around the entries."""
+        return sum(estimate(line) + 1 for line in (self.head(), *self.same_lines()))
+
+    def same_lines(self) -> list[str]:
+        """`same tools as name: other, another (parked), +3`; nothing where no server has the same."""
+        told = [(named(other.name, other.away), alike.differences) for other, alike in self.same[:MAX_SAME]]
+        lines = same_lines(self.server.name, told)
+        return (
+            [*lines[:-1], f"{lines[-1]}, +{len(self.same) - MAX_SAME}"]
+            if len(self.same) > MAX_SAME
+            else lines
+        )
 
     def line(self, number: int) -> str:
         """An entry whole: `git_log(repo_path: string, ...): Shows the commit logs`."""
@@ -67,33 +115,40 @@ class Block:
         return self._made[number]
 
     def name(self, number: int) -> str:
-        """An entry by its name: a tool's `git_log`, `resource URI (name)`, `prompt name`."""
+        """An entry by its name: a tool's `git_log`, `resource URI (name)`, `skill URI`, `prompt name`."""
         entry = self.entries[number]
         if isinstance(entry, ToolInfo):
             return _shown(entry.name)
         if isinstance(entry, PromptInfo):
             return f"prompt {_shown(entry.name)}"
+        if isinstance(entry, SkillInfo):
+            return f"skill {cut(shown_uri(entry.uri), _NAME_LEN)}"
         uri = entry.uri if isinstance(entry, ResourceInfo) else entry.uri_template
         return f"resource {cut(shown_uri(uri), _NAME_LEN)} ({one_line(entry.name, _NAME_LEN)})"
 
     def text(self) -> str:
         """The lines of this server."""
         names = " ".join([*map(self.name, self.names), *([f"+{self.left_out}"] if self.left_out else [])])
-        return "\n".join([self.head(), *map(self.line, self.lines), *([names] if names else [])])
+        parts = (self.head(), *map(self.line, self.lines), names, *self.same_lines())
+        return "\n".join(filter(None, parts))
+
+    def brief_head(self) -> str:
+        """`name`, of a server that has no lines, with the state of one that takes no calls now."""
+        return named(self.server.name, self.server.away, same_briefly(self.same))
 
     def brief(self) -> str:
-        """`name: tool tool`, of a server that has no lines, with the state of one that takes no calls now."""
-        state = "" if self.server.available else f" ({self.server.state})"
-        return f"{shown_server(self.server.name)}{state}: {' '.join(map(self.name, self.names))}"
+        """`name: tool tool`."""
+        return f"{self.brief_head()}: {' '.join(map(self.name, self.names))}"
 
     @property
     def left_out(self) -> int:
-        """Number of tools of the server that are not shown."""
+        """Number of tools of the server that are not shown, neither of it nor of another one."""
         shown = (self.entries[number] for number in (*self.lines, *self.names))
-        return len(self.server.tools) - sum(isinstance(entry, ToolInfo) for entry in shown)
+        own = len(self.server.tools) if self.alike is None else len(self.alike.own)
+        return own - sum(isinstance(entry, ToolInfo) for entry in shown)
 
     def to_dict(self) -> JSON:
-        """`{server, state?, tools, resources?, templates?, prompts?, left_out?}` of what is shown."""
+        """Return what is shown, as `search_answer` says."""
         shown: dict[str, list[JSON]] = {"tools": []}
         for entry in map(self.entries.__getitem__, self.lines):
             kind, fields = _fields(entry)
@@ -103,8 +158,14 @@ class Block:
         for entry in map(self.entries.__getitem__, self.names):
             kind, fields = _fields(entry)
             shown.setdefault(kind, []).append(fields)
-        state = None if self.server.available else str(self.server.state)
-        return present(server=self.server.name, state=state, **shown, left_out=self.left_out or None)
+        same = [present(server=other.name, state=other.away) | alike.to_dict() for other, alike in self.same]
+        head = present(server=self.server.name, state=self.server.away)
+        return head | shown | present(left_out=self.left_out or None, same_tools=same or None)
+
+
+def same_briefly(same: Sequence[Same]) -> str:
+    """`same on prom-eu, prom-ap (parked), +4`; nothing where no server has the same."""
+    return f"same on {same_on(same, _MAX_SAME_BRIEF)}" if same else ""
 
 
 @lru_cache(maxsize=16384)
@@ -136,5 +197,7 @@ def _fields(entry: Entry) -> tuple[str, dict[str, Any]]:
             return "prompts", {"name": visible(entry.name)}
         case ResourceInfo():
             return "resources", {"uri": entry.uri, "name": visible(entry.name)}
+        case SkillInfo():
+            return "skills", {"uri": entry.uri, "name": visible(entry.name)}
         case _:
             return "templates", {"uri_template": entry.uri_template, "name": visible(entry.name)}

@@ -68,7 +68,9 @@ def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallErr
     `problem` is what is wrong with the URI itself, if anything is.
     """
     templates = server.catalogue.templates if server.catalogue else ()
+    skills = server.catalogue.skills if server.catalogue else ()
     known = [*server.resources, *(template.uri_template for template in templates)]
+    known += [skill.uri for skill in skills if skill.uri not in server.resources]
     near = _nearest_uris(uri, known) or _by_name(server, uri)
     sentences = [
         f"{shown_name(server.name)} has no resource {_quoted(uri)}" + (f": {problem}." if problem else "."),

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 from scripts.lab.contextbench.counting import ENCODING, compact, tokens
+from scripts.lab.contextbench.history import Used, replayed
 from scripts.lab.contextbench.play import PARTS, Played
 from scripts.lab.contextbench.recorded import JSON, Recorded
 from scripts.lab.contextbench.surfaces import DIRECT, LISTING, SEARCH
 
 HELD_HALF = 1  # of the index of a task
 ROUTER, QUERY = "the recorded router", "MCPX, inspect(query)"
+HISTORY = "MCPX, with `search_history` of"
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def figures(recorded: Recorded, played: dict[str, Played], tools: dict[str, list
     search = {ROUTER: search_figures(recorded.labels, found, sizes)}
     if SEARCH in played:
         search[QUERY] = search_figures(recorded.labels, played[SEARCH].found, played[SEARCH].answers)
+        for used in get_args(Used):
+            search[f"{HISTORY} {used}"] = search_figures(recorded.labels, *replayed(recorded, used))
     counts = {
         "servers": len(recorded.servers),
         "tools": sum(map(len, recorded.servers.values())),

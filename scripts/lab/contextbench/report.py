@@ -33,7 +33,7 @@ def session_rows(made: JSON) -> list[tuple[str, ...]]:
 
 
 def search_rows(made: JSON) -> list[tuple[str, ...]]:
-    """A row for the recorded router, and one for MCPX."""
+    """A row for the recorded router, and those of MCPX."""
     return [
         (name, f"{each['named']:.0%}", f"{each['whole']:.0%}", f"{each['answer']['mean']:,.0f}")
         for name, each in made["search"].items()

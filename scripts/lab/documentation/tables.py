@@ -145,6 +145,9 @@ def tables() -> dict[str, str]:
             for each in KNOWN_CLIENTS
             if each.description_chars
         ),
+        "string-arguments-clients": ", ".join(
+            f"`{each.prefix}` ({each.title})" for each in KNOWN_CLIENTS if each.arguments == "string"
+        ),
         "clients": clients(),
         "metrics": metrics(),
         "systemd-unit": systemd(),
@@ -339,7 +342,7 @@ def _names(option: click.Option) -> str:
     if not option.is_flag:
         kind = option.type
         value = " " + ("|".join(kind.choices) if isinstance(kind, click.Choice) else _metavar(option))
-    return f"`{', '.join(option.opts)}{value}`"
+    return f"`{', '.join([*option.opts, *option.secondary_opts])}{value}`"
 
 
 def _metavar(option: click.Option) -> str:

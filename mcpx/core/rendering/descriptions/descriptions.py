@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import ArgumentsForm
 from mcpx.core.rendering.descriptions.resource_list import describe_resources
 from mcpx.core.rendering.descriptions.servers import instructions, names, search_hint
 from mcpx.core.rendering.descriptions.tool_list import READ_ONLY_MARK, describe_tools, list_tools
@@ -77,6 +78,8 @@ class Descriptions(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
     query_open_world: bool = True
     """Whether a tool that query runs may reach beyond its server's own data."""
+    arguments: ArgumentsForm = "object"
+    """The form in which the arguments of exec and query are described."""
 
 
 class QueryTool(msgspec.Struct, frozen=True):
@@ -94,6 +97,7 @@ def describe(
     max_description_len: int = 300,
     limit: int | None = None,
     query: QueryTool | None = None,
+    arguments: ArgumentsForm = "object",
 ) -> Descriptions:
     """The descriptions of MCPX's own tools, together within `budget` tokens (the fixed sentences included).
 
@@ -126,6 +130,7 @@ def describe(
         search_hint=hint,
         query=fixed.query,
         query_open_world=query is None or query.open_world,
+        arguments=arguments,
     )
     return _with_lists(short, fixed.tools + tools if tools else "", _BY_SERVER + resources, limit)
 

@@ -16,7 +16,7 @@ catalogue: the work follows the budget, not the catalogue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -33,6 +33,7 @@ _TOO_MANY_TOKENS: Final = 1_000_000  # what a text costs that is too long for an
 _MIN_TOKENS_PER_ENTRY: Final = 2  # a name, and what parts it from the next
 _OUTLIER: Final = 10  # times the usual length: a server that others need not step down for
 _MAX_BEHIND: Final = 4  # one server of so many may stay below a rung that the others reach
+_MAX_KEPT: Final = 64  # blocks of one catalogue
 _MAX_TRIES: Final = 8  # blocks of a rung that are made in vain; the others are larger
 
 
@@ -42,7 +43,8 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     `name` tells ladders apart whose rungs make different blocks. The first `listing` rungs name every entry
     of a server, `entries` of them, each at two tokens or more: where that alone is over the budget the block
     is not even made. `hint` stands above a shortened list and says how to see the rest; `left_out` makes the
-    last line, from the number of servers that are not shown.
+    last line, from the number of servers that are not shown. `beside` is what a block says of servers beside
+    its own, and `servers` of how many in all it tells.
     """
 
     name: tuple[str, int]
@@ -51,6 +53,8 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     entries: Callable[[ServerInfo], int]
     hint: str
     left_out: Callable[[int], str]
+    beside: Callable[[ServerInfo], Hashable] = lambda _server: None
+    servers: Callable[[ServerInfo], int] = lambda _server: 1
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -67,6 +71,7 @@ class _Listing:
         self.all = range(len(servers))
         self._servers = servers
         self.entries = [ladder.entries(server) for server in servers]
+        self.told = [ladder.servers(server) for server in servers]
         self._ladder = ladder
         self._budget = budget
         self._made: dict[tuple[int, int], _Block] = {}
@@ -83,9 +88,11 @@ class _Listing:
         kept: dict[object, _Block] = {}
         if server.catalogue is not None:
             kept = server.catalogue.__dict__.setdefault("blocks", kept)
-        key = (self._ladder.name, rung, server.name, server.lasting)
+        key = (self._ladder.name, rung, server.name, server.lasting, self._ladder.beside(server))
         made = kept.get(key)
         if made is None:
+            if len(kept) >= _MAX_KEPT:
+                kept.clear()
             made = kept[key] = _made(self._ladder.rungs[rung](server))
         return made
 
@@ -182,8 +189,8 @@ def _left_out(listing: _Listing, rung: int, ladder: Ladder, room: int) -> list[s
     """Return as many servers as there is room for on the barest rung, and a line with the number of the
     others.
     """
-    total = len(listing.all)
-    room -= estimate(ladder.left_out(total)) + 1
+    left = sum(listing.told)
+    room -= estimate(ladder.left_out(left)) + 1
     if room < 0:
         return []
     blocks = []
@@ -192,7 +199,8 @@ def _left_out(listing: _Listing, rung: int, ladder: Ladder, room: int) -> list[s
         if room < 0:
             break
         blocks.append(listing.block(rung, index).text)
-    return [*blocks, ladder.left_out(total - len(blocks))]
+        left -= listing.told[index]
+    return [*blocks, ladder.left_out(left)]
 
 
 def counted(number: int, noun: str) -> str:

@@ -92,9 +92,9 @@ def test_the_state_of_a_server_is_said():
 
 
 def test_the_state_of_a_server_that_has_no_lines_is_said_too():
-    many = [server(f"s{n}", tool("write", "Write")) for n in range(4)]
-    parked = server("zz", tool("write", "Write"), state=State.PARKED, cause="gone")
-    assert search_answer([*many, parked], "a write")[0].endswith("Other servers: zz (parked): write")
+    many = [server(name, tool("write", "Write", name)) for name in ("kilo", "lima", "mike", "oscar")]
+    parked = server("zulu", tool("write", "Write", "zulu"), state=State.PARKED, cause="gone")
+    assert search_answer([*many, parked], "a write")[0].endswith("Other servers: zulu (parked): write")
 
 
 def test_a_server_that_would_fit_and_has_nothing_to_show_says_why():
@@ -124,6 +124,16 @@ def test_the_answer_ends_where_the_score_falls_off():
         "Other servers: 2 more",
     ]
     assert search_answer([FILES, everything], "read a file")[0].count("resource demo://") <= 3
+
+
+def test_likely_tools_are_named_though_they_do_not_match():
+    clock = server("clock", *(tool(name, "Tells the hour") for name in ("now", "then", "never")))
+    likely = [("clock", "then"), ("gone", "x"), ("clock", "gone"), ("fs", "write_file")]
+    text, plain = search_answer([FILES, clock], "read a file", likely=likely)
+    assert text.endswith("\nOther servers: clock: then")
+    assert text.count("write_file") == 1
+    assert plain["servers"][1:] == [{"server": "clock", "tools": [{"name": "then"}], "left_out": 2}]
+    assert "clock" not in search_answer([FILES, clock], "read_file", likely=likely)[0]
 
 
 def test_resources_and_prompts_are_marked():

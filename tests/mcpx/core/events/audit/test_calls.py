@@ -22,7 +22,7 @@ def lines(folder: Path) -> list[dict]:
 
 async def test_each_call_is_a_line_with_its_outcome_and_no_values(tmp_path):
     async with open_hub(config_of({"s": entry()}), state=tmp_path) as hub:
-        await hub.settled(10)
+        await hub.settled(50)
         await hub.executor.execute("s", "echo", {"text": "a value"})
         with pytest.raises(CallError):
             await hub.calls.read("s", "mem://a")
