@@ -14,6 +14,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: bool = False
     resources: bool = False
+    """Of skills as well: their files are resources, and their list has no announcement for itself."""
     prompts: bool = False
     about: bool = False
     """What the server says about itself: title, version, instructions."""
@@ -39,7 +40,9 @@ def diff(old: Catalogue | None, new: Catalogue) -> Diff:
     old = old or Catalogue(generation=0)
     return Diff(
         tools=old.tools != new.tools,
-        resources=old.resources != new.resources or _unordered(old.templates) != _unordered(new.templates),
+        resources=old.resources != new.resources
+        or _unordered(old.templates) != _unordered(new.templates)
+        or _unordered(old.skills) != _unordered(new.skills),
         prompts=_unordered(old.prompts) != _unordered(new.prompts),
         about=_about(old) != _about(new),
     )

@@ -1,4 +1,4 @@
-"""The four lists of a server: how each is requested, keyed, announced, and kept in a catalogue."""
+"""The lists of a server: how each is requested, keyed, announced, and kept in a catalogue."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import Catalogue, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import (
+    Catalogue,
+    Entry,
+    PromptInfo,
+    ResourceInfo,
+    SkillInfo,
+    TemplateInfo,
+    ToolInfo,
+)
 
 E = TypeVar("E", bound=Entry)
+_EMPTY: Final = Catalogue(generation=0)
 
 
 class ListKind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
@@ -31,14 +40,16 @@ class ListKind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         kept: Any = getattr(catalogue, self.field)
         return [*(kept.values() if isinstance(kept, dict) else kept)]
 
-    def catalogue_of(self, entries: Iterable[E]) -> Catalogue:
-        """Return a catalogue of these entries alone; of two with one key the first counts."""
+    def kept(self, entries: Iterable[E]) -> Any:
+        """Return entries as a `Catalogue` keeps them; of two with one key the first counts."""
         by_key: dict[str, E] = {}
         for each in entries:
             by_key.setdefault(self.key_of(each), each)
-        whole = Catalogue(generation=0)
-        kept = by_key if isinstance(getattr(whole, self.field), dict) else tuple(by_key.values())
-        return replace(whole, **{self.field: kept})
+        return by_key if isinstance(getattr(_EMPTY, self.field), dict) else tuple(by_key.values())
+
+    def catalogue_of(self, entries: Iterable[E]) -> Catalogue:
+        """Return a catalogue of these entries alone."""
+        return replace(_EMPTY, **{self.field: self.kept(entries)})
 
 
 TOOLS: Final = ListKind(
@@ -77,7 +88,16 @@ PROMPTS: Final = ListKind(
     field="prompts",
     changed="notifications/prompts/list_changed",
 )
+SKILLS: Final = ListKind(
+    word="skill",
+    method="skills/list",
+    key="skills",
+    info=SkillInfo,
+    key_of=lambda skill: skill.uri,
+    field="skills",
+    changed=RESOURCES.changed,
+)
 LISTS: Final[dict[str, ListKind[Any]]] = {
-    each.method: each for each in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)
+    each.method: each for each in (TOOLS, RESOURCES, TEMPLATES, PROMPTS, SKILLS)
 }
 """The lists by the methods that request them."""

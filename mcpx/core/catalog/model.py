@@ -13,9 +13,12 @@ plain JSON with the protocol's own keys, as the upstream sent them; members that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
+
+from mcpx.core.catalog.extensions import APP, MODEL, SKILLS, audience, files_of, pages_of, settings_of
 
 JSON = dict[str, Any]
 _NO_MEMBERS: Final = frozenset({"server_name", "more", "order"})  # fields of an entry
@@ -80,6 +83,16 @@ class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
     def display_title(self) -> str | None:
         """The name for people: the title, or the one that older revisions have among the annotations."""
         return self.title or (self.annotations or {}).get("title")
+
+    @property
+    def is_for_model(self) -> bool:
+        """True if a model may call it, as any but those that are for an app alone."""
+        return self.meta is None or MODEL in audience(self.meta)
+
+    @property
+    def is_for_app(self) -> bool:
+        """True if the page of an app may call it."""
+        return APP in audience(self.meta)
 
     def to_dict(self) -> JSON:
         """Plain JSON with all that the server gave: the original JSON Schemas, and members of its own."""
@@ -154,6 +167,39 @@ class PromptInfo(Entry, frozen=True, kw_only=True):
     meta: JSON | None = None
 
 
+class SkillInfo(Entry, frozen=True, kw_only=True, dict=True):
+    """One skill of one upstream server, by the URI of its `SKILL.md`; `frontmatter` is what begins that.
+
+    `resources` is the manifest of its files, or `dynamic`.
+    """
+
+    uri: str
+    frontmatter: JSON
+    resources: list[JSON] | str
+    meta: JSON | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in the frontmatter, which is no identifier."""
+        return str(self.frontmatter.get("name") or self.uri)
+
+    @property
+    def title(self) -> None:
+        """None: it has a name alone."""
+        return None
+
+    @property
+    def description(self) -> str | None:
+        """When to use it, by the frontmatter."""
+        said = self.frontmatter.get("description")
+        return said if isinstance(said, str) else None
+
+    @property
+    def files(self) -> list[str]:
+        """The URIs of its files, `SKILL.md` among them, as far as they are listed."""
+        return [self.uri, *(uri for uri in files_of({"resources": self.resources}) if uri != self.uri)]
+
+
 def _others(entry: Entry, known: JSON) -> JSON:
     """The members of the server's own, less what would stand in the place of a known one."""
     return {name: value for name, value in (entry.more or {}).items() if name not in known}
@@ -162,8 +208,9 @@ def _others(entry: Entry, known: JSON) -> JSON:
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a server offers and that is left out of its catalogue, or cut in it.
 
-    `kind` is `tool`, `resource`, `resource template`, `prompt` or `instructions`; for a whole list the method
-    that lists it. `name` is cleaned and cut, None for a whole list; `count` is the number of such entries.
+    `kind` is `tool`, `resource`, `resource template`, `prompt`, `skill` or `instructions`; for a whole list
+    the method that lists it. `name` is cleaned and cut, None for a whole list; `count` is the number of such
+    entries.
     """
 
     kind: str
@@ -188,9 +235,12 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     generation: int
     tools: dict[str, ToolInfo] = {}
+    app_tools: dict[str, ToolInfo] = {}
+    """In a catalogue as clients see it, the tools that are for apps alone: they are not among `tools`."""
     resources: dict[str, ResourceInfo] = {}
     templates: tuple[TemplateInfo, ...] = ()
     prompts: tuple[PromptInfo, ...] = ()
+    skills: tuple[SkillInfo, ...] = ()
     implementation: str | None = None
     """The name that the server gives itself; `server_title` is that, where it has no title."""
     server_title: str | None = None
@@ -201,3 +251,31 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     left_out: tuple[LeftOut, ...] = ()
     """What cannot be used, and why; a bounded number."""
     listed_at: float | None = None
+
+    def tool(self, name: str) -> ToolInfo | None:
+        """Return a tool, for whomever it is."""
+        return self.tools.get(name) or self.app_tools.get(name)
+
+    def every_tool(self) -> dict[str, ToolInfo]:
+        """Return all tools, for whomever they are."""
+        return {**self.tools, **self.app_tools} if self.app_tools else self.tools
+
+    @cached_property
+    def named_uris(self) -> frozenset[str]:
+        """The resources that entries of other lists name: they can be read, listed or not."""
+        pages = {uri for tool in self.every_tool().values() for uri in pages_of(tool.meta)}
+        return frozenset(pages.union(*(skill.files for skill in self.skills)))
+
+    def lists(self, uri: str) -> bool:
+        """Return True if a URI stands in one of the lists."""
+        return uri in self.resources or uri in self.named_uris
+
+    @property
+    def serves_skills(self) -> bool:
+        """True if the server has skills, those too that it does not list."""
+        return settings_of(self.capabilities, SKILLS) is not None
+
+    @property
+    def has_apps(self) -> bool:
+        """True if a tool comes with the page of an app."""
+        return any(pages_of(tool.meta) for tool in self.every_tool().values())

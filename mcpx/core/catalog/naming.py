@@ -1,10 +1,11 @@
 """Names under which MCPX offers the tools, resources and prompts of all servers side by side. Pure.
 
 A URI or URI template becomes `mcpx://SERVER/` followed by the upstream's own, verbatim. The server's name is
-percent-encoded, so that it contains neither a slash nor a brace, and a template stays a template. A prompt
+percent-encoded, so that it contains neither a slash nor a brace, and a template stays a template. Hosts know
+the page of an app by its scheme, and skills are to have theirs, so these stay in front: `ui://mcpx/SERVER/`
+and the rest. There the name is encoded twice, because some hosts take no segment with a slash in it. A prompt
 becomes `SERVER.NAME`, where `.` and `%` in the server's name are percent-encoded: the first dot ends it, and
-the prompt's own name follows verbatim. Every name can be taken back exactly, has one spelling, and no two
-servers can collide.
+the prompt's own name follows verbatim. Every name can be taken back exactly, and no two servers can collide.
 
 Tools are offered natively as `SERVER__TOOL`, with at most 64 letters, digits, `_` and `-`, as every host
 takes them. A name that fits and that its first `__` splits into exactly the server and the tool is unchanged.
@@ -65,26 +66,35 @@ def _digest(server: str, tool: str) -> str:
 
 
 SCHEME: Final = "mcpx://"
+FORMS: Final = {"ui://mcpx/": "ui://", "skill://mcpx/": "skill://", SCHEME: ""}
+"""The beginnings of offered URIs, each with the scheme that it has taken off the server's own."""
 MAX_OFFERED_CHARS: Final = 131_072  # the longest URI of a server, with the longest name in front
 
 
 def offered_uri(server: str, uri: str) -> str:
     """The name under which MCPX offers a URI or template of a server."""
-    return _prefix(server) + uri
+    start, scheme = next(form for form in FORMS.items() if uri.startswith(form[1]))
+    return f"{start}{segment_of(server, start)}/{uri[len(scheme) :]}"
 
 
 @lru_cache(maxsize=1024)
-def _prefix(server: str) -> str:
-    return f"{SCHEME}{quote(server, safe='')}/"
+def segment_of(server: str, start: str) -> str:
+    """A server's name as it stands behind that beginning of a URI."""
+    once = quote(server, safe="")
+    return once if start == SCHEME else quote(once, safe="")
 
 
 def own_uri(offered: str) -> tuple[str, str] | None:
-    """The server and its own URI or template; None for a name that `offered_uri` never makes."""
-    if not offered.startswith(SCHEME) or len(offered) > MAX_OFFERED_CHARS:
+    """The server and its own URI or template; None for a name that no URI of a server can have.
+
+    Every URI can be named with `mcpx://`, those too for which `offered_uri` has another form.
+    """
+    start = next((form for form in FORMS if offered.startswith(form)), None)
+    if start is None or len(offered) > MAX_OFFERED_CHARS:
         return None
-    host, slash, uri = offered[len(SCHEME) :].partition("/")
-    server = unquote(host)
-    return (server, uri) if slash and quote(server, safe="") == host else None
+    segment, slash, uri = offered[len(start) :].partition("/")
+    server = unquote(segment if start == SCHEME else unquote(segment))
+    return (server, FORMS[start] + uri) if slash and segment_of(server, start) == segment else None
 
 
 def offered_prompt(server: str, name: str) -> str:

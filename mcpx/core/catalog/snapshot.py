@@ -67,6 +67,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in {State.READY, State.ASLEEP}
 
     @property
+    def away(self) -> str | None:
+        """The state where it takes no calls now, for a model; it may pass."""
+        return None if self.available else str(self.state)
+
+    @property
     def lasting(self) -> str | None:
         """The state where it lasts until a person has changed something, so that descriptions may show it."""
         is_lasting = self.state in {State.NEEDS_SETUP, State.INVALID} and self.retry_in_s is None
@@ -81,6 +86,10 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def resources(self) -> dict[str, ResourceInfo]:
         """The resources last listed, by URI; empty before the first listing."""
         return self.catalogue.resources if self.catalogue else {}
+
+    def lists(self, uri: str) -> bool:
+        """Return True if the URI stands in the lists of the server."""
+        return self.catalogue is not None and self.catalogue.lists(uri)
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -165,6 +174,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             resources=len(self.resources),
             templates=len(known.templates) if known else 0,
             prompts=len(known.prompts) if known else 0,
+            skills=(len(known.skills) or None) if known else None,
             **self.next_attempt(),
             **self.from_last_time(),
         )

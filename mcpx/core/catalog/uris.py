@@ -1,9 +1,10 @@
 """URIs that may be sent to a server that did not list them, and the forms that rules are held against. Pure.
 
-A listed URI is always sent. Any other is sent only to a server with templates. It must have a scheme that
-the server lists or templates, and may contain neither a control character nor a step up (`..` as a segment
-of its path, also as `..;x` or in full width), whether plain or percent-encoded any number of times. Whether
-the resource exists is for the server to say: results of tools link to resources that no list contains.
+A listed URI is always sent, and so is one that an entry of another list names. Any other is sent only to a
+server with templates or skills. It must have a scheme that the server lists or templates, or that of its
+skills, and may contain neither a control character nor a step up (`..` as a segment of its path, also as
+`..;x` or in full width), whether plain or percent-encoded any number of times. Whether the resource exists is
+for the server to say: results of tools link to resources that no list contains.
 
 A rule is held against every form in which a program may read a URI. Servers take URIs apart with parsers that
 differ: some drop tabs and line ends, stop at a NUL, take a backslash for a slash, decode twice, cut `;x` off
@@ -226,12 +227,12 @@ class UriRejection(StrEnum):
     STEPS_UP = "it steps out of its folder"
     UNKNOWN_SCHEME = "no resource of that server has such a scheme"
     NOT_LISTED = ""
-    """The URI is well formed, but is not in the list of a server that has no templates."""
+    """The URI is well formed, but is not in the list of a server that has no templates and no skills."""
 
 
 def uri_rejection(uri: str, catalogue: Catalogue) -> UriRejection | None:
     """Return why this URI may not be sent to that server; None where it may."""
-    if uri in catalogue.resources:
+    if catalogue.lists(uri):
         return None
     if len(uri) > MAX_URI_CHARS:
         return UriRejection.TOO_LONG
@@ -240,7 +241,7 @@ def uri_rejection(uri: str, catalogue: Catalogue) -> UriRejection | None:
         return UriRejection.CONTROL_CHARACTERS
     if _steps_up(plain):
         return UriRejection.STEPS_UP
-    if not catalogue.templates:
+    if not catalogue.templates and not catalogue.serves_skills:
         return UriRejection.NOT_LISTED
     return None if _has_offered_scheme(uri, catalogue) else UriRejection.UNKNOWN_SCHEME
 
@@ -250,11 +251,17 @@ def is_offered(uri: str, catalogue: Catalogue) -> bool:
     return len(uri) <= MAX_URI_CHARS and matches_any((info.uri_template for info in catalogue.templates), uri)
 
 
+def may_be_of_skill(uri: str, catalogue: Catalogue) -> bool:
+    """Return True if the URI may be that of a skill, its folder or a file of it, listed or not."""
+    schemes = {"skill", *(_scheme(skill.uri) for skill in catalogue.skills)}
+    return catalogue.serves_skills and _scheme(uri) in schemes
+
+
 def _has_offered_scheme(uri: str, catalogue: Catalogue) -> bool:
     scheme = _scheme(uri)
     if scheme is None:
         return is_offered(uri, catalogue)
-    if any(_scheme(listed) == scheme for listed in catalogue.resources):
+    if any(_scheme(listed) == scheme for listed in catalogue.resources) or may_be_of_skill(uri, catalogue):
         return True
     templates = [info.uri_template for info in catalogue.templates]
     if any(_scheme(template) == scheme for template in templates):

@@ -8,7 +8,7 @@ plain sight.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -74,13 +74,14 @@ def form(
         lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
     offered = {"always": call.for_all, SHOW: can_show_more}
     choices = {name: title for name, title in CHOICES.items() if offered.get(name, True)}
-    return {"message": "\n".join(lines), "requestedSchema": _schema(choices)}, can_show_more
+    return {"message": "\n".join(lines), "requestedSchema": schema(choices, TITLE)}, can_show_more
 
 
-def _schema(choices: dict[str, str]) -> JSON:
+def schema(choices: Mapping[str, str], title: str) -> JSON:
+    """The schema of a form in which a person takes one of these choices, which have titles."""
     decision = {
         "type": "string",
-        "title": TITLE,
+        "title": title,
         "enum": list(choices),
         "enumNames": list(choices.values()),
     }
@@ -190,15 +191,9 @@ NO_ANSWER: Final = Answer()
 
 def read_answer(responses: bytes | msgspec.Raw) -> Answer:
     """The answer in the `inputResponses` of a repeated request. What is no clear yes is no decision."""
-    try:
-        given = msgspec.json.decode(responses or b"{}")
-    except (msgspec.DecodeError, RecursionError):
+    if (answer := answer_in(responses)) is None:
         return NO_ANSWER
-    answer = given.get(KEY) if isinstance(given, dict) else None
-    if not isinstance(answer, dict):
-        return NO_ANSWER
-    content, action = answer.get("content"), answer.get("action")
-    decision = content.get(DECISION) if isinstance(content, dict) else None
+    action, decision = answer.get("action"), choice_of(answer)
     if action == "accept" and decision in get_args(Decision):
         return Answer(decision)
     if action == "accept" and decision == SHOW:
@@ -210,3 +205,21 @@ def read_answer(responses: bytes | msgspec.Raw) -> Answer:
     if action == "accept":
         return Answer(reason="the client's answer holds no decision")
     return Answer(reason="the question was dismissed", is_refusal=True)
+
+
+def answer_in(responses: bytes | msgspec.Raw) -> JSON | None:
+    """The answer to a question of ours in the `inputResponses` of a repeated request."""
+    try:
+        given = msgspec.json.decode(responses or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    answer = given.get(KEY) if isinstance(given, dict) else None
+    return answer if isinstance(answer, dict) else None
+
+
+def choice_of(answer: JSON) -> Any:
+    """The choice in an answer by which a person has accepted; None in any other."""
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        return None
+    return content.get(DECISION)

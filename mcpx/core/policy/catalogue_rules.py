@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, ToolInfo
+from mcpx.core.catalog.extensions import pages_of, with_files, with_pages
+from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, SkillInfo, ToolInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.per_server import AccessRules, Hints, ToolRules
 from mcpx.core.policy.rules import NameRules, URIRules, names_of_server
@@ -85,7 +86,7 @@ def _is_used(rule: _Rule, server: ServerConfig, known: Catalogue | None) -> bool
         return True
     if kind == "resources":
         rules = URIRules(server.name, _only(field, pattern), server.aliases)
-        return bool(known.templates) or _fits(rules, field, known.resources)
+        return bool(known.templates) or _fits(rules, field, [*known.resources, *known.named_uris])
     names = known.tools if kind == "tools" else [each.name for each in known.prompts]
     return _fits(NameRules(kind, server.name, _only(field, pattern), server.aliases), field, names)
 
@@ -161,16 +162,41 @@ class Rules:
             return known
         tools, resources, prompts = self.tools.against, self.resources, self.prompts.against
         lists = {
-            "tools": _chosen(known.tools, lambda name: not tools(name)),
+            "tools": self._with_pages(_chosen(known.tools, lambda name: not tools(name))),
+            "app_tools": self._with_pages(_chosen(known.app_tools, lambda name: not tools(name))),
             "resources": _chosen(known.resources, lambda uri: not resources.against(uri, listed=True)),
             "templates": _kept(
                 known.templates, lambda each: not resources.against_template(each.uri_template)
             ),
             "prompts": _kept(known.prompts, lambda each: not prompts(each.name)),
+            "skills": self._with_files(_kept(known.skills, lambda each: not resources.against(each.uri))),
             "left_out": _kept(known.left_out, self._may_name),
         }
         changed = {name: one for name, one in lists.items() if one is not getattr(known, name)}
         return replace(known, **changed) if changed else known
+
+    def _with_pages(self, tools: dict[str, ToolInfo]) -> dict[str, ToolInfo]:
+        """Tools that name no page which is not admitted: without it, a tool of an app is an ordinary one."""
+        if not self.resources.restrict:
+            return tools
+        against = self.resources.against
+        shown = {
+            name: replace(tool, meta=with_pages(tool.meta, lambda uri: None if against(uri) else uri))
+            for name, tool in tools.items()
+            if any(map(against, pages_of(tool.meta)))
+        }
+        return {**tools, **shown} if shown else tools
+
+    def _with_files(self, skills: tuple[SkillInfo, ...]) -> tuple[SkillInfo, ...]:
+        """Skills whose manifests have no file that is not admitted; the same tuple if they had none."""
+        against = self.resources.against
+        if not any(map(against, (uri for skill in skills for uri in skill.files))):
+            return skills
+        entries = ({"resources": skill.resources} for skill in skills)
+        kept = (with_files(entry, lambda uri: None if against(uri) else uri) for entry in entries)
+        return tuple(
+            replace(skill, resources=entry["resources"]) for skill, entry in zip(skills, kept, strict=True)
+        )
 
     def _may_name(self, left_out: LeftOut) -> bool:
         """Return True if a remark on what is left out is on nothing that they do not admit.
@@ -183,6 +209,7 @@ class Rules:
             "prompt": (self.prompts.restrict, self.prompts.against),
             "resource": (resources.restrict, resources.against),
             "resource template": (resources.restrict, resources.against_template),
+            "skill": (resources.restrict, resources.against),
         }
         restrict, against = rules.get(left_out.kind, (False, str))
         return name is None or not restrict or not (name.endswith(CUT) or against(name))

@@ -194,8 +194,8 @@ def changes_of(
 def _difference(old: Pin | None, now: Pin, room: dict[str, int]) -> tuple[str, ...]:
     new = now.to_dict()
     before = None if old is None else old.to_dict()
-    if "inputSchema" not in new or (before is not None and "inputSchema" not in before):
-        return (_NOT_SHOWN,)  # the larger one was not kept
+    if len(new) == 1 or (before is not None and len(before) == 1):
+        return (_NOT_SHOWN,)  # of the larger one the name alone was kept
     if before is not None:
         return differences(before, new, **room)
     return contents({name: value for name, value in new.items() if name != "name"}, **room)

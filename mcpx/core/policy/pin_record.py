@@ -1,5 +1,6 @@
 """The record of one server: the forms of its tools that are approved, and those that wait. Pure.
 
+Skills are pinned beside the tools, by the URI of their `SKILL.md`; a tool of such a name goes before it.
 A `PinRecord` is what stands in a file (`mcpx.core.policy.pin_files`) and is replaced whole. The functions
 make the next one out of the last; they are applied to what a process knows, and again to what is on the disk,
 because several processes may share the record.
@@ -16,8 +17,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import JSON, Catalogue, ToolInfo, present
-from mcpx.core.config import Placed, Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.core.catalog.model import JSON, Catalogue, SkillInfo, ToolInfo, present
+from mcpx.core.config import Http, Placed, Redactor, ServerConfig, Sse, redactor_of
 from mcpx.core.text import encodable
 from mcpx.paths import configuration_key
 
@@ -28,17 +29,23 @@ MAX_DEFINITION_BYTES: Final = 256 << 10  # that are kept of one form; of a large
 _CLAIMS: Final = ("readOnlyHint", "destructiveHint")
 
 
-class Pin(msgspec.Struct, frozen=True):
-    """One form of a tool. `digest` is the SHA-256 of its members as deterministic JSON: of `definition`.
+Pinned = ToolInfo | SkillInfo
 
-    Of a form that is too large to be kept, the definition is the name alone.
+
+class Pin(msgspec.Struct, frozen=True):
+    """One form of a tool or skill. `digest` is the SHA-256 of its members as deterministic JSON.
+
+    That is the `definition`. Of a form that is too large to be kept, it is the name alone.
     """
 
     digest: str
     definition: msgspec.Raw
 
     def to_dict(self) -> JSON:
-        """The members: `{name, title?, description?, inputSchema, outputSchema?, annotations?}`."""
+        """The members: `{name, title?, description?, inputSchema, outputSchema?, annotations?}`.
+
+        Of a skill `{name, frontmatter, resources}`, where the name is its URI.
+        """
         members: JSON = msgspec.json.decode(self.definition)
         return members
 
@@ -55,6 +62,15 @@ class Pin(msgspec.Struct, frozen=True):
             description=its.get("description"),
             output_schema=its.get("outputSchema"),
             annotations=its.get("annotations"),
+        )
+
+    def to_skill(self, server: str) -> SkillInfo | None:
+        """The skill as it was then; None where that was not kept."""
+        its = self.to_dict()
+        if "frontmatter" not in its:
+            return None
+        return SkillInfo(
+            server_name=server, uri=its["name"], frontmatter=its["frontmatter"], resources=its["resources"]
         )
 
 
@@ -89,6 +105,8 @@ class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
     always: dict[str, str] = {}
     waiting: dict[str, Pin] = {}
     """Tools that have changed since, or are new, as they are now."""
+    skills_seen: bool = False
+    """Whether it is known which skills there were: versions that did not look for any have left no pins."""
     waiting_about: About | None = None
 
 
@@ -99,9 +117,11 @@ Edit = Callable[[PinRecord], PinRecord]
 def started_by(server: ServerConfig) -> list[str]:
     """List what the entry starts or reaches: its command and arguments, or its URL, without secrets."""
     transport, redact = server.transport, redactor_of(server)
-    if isinstance(transport, Placed):  # where it runs does not change what it is
-        transport = transport.stdio
-    words = (transport.command, *transport.args) if isinstance(transport, Stdio) else (transport.url,)
+    # where it runs does not change what it is
+    program = transport.stdio if isinstance(transport, Placed) else transport.program
+    words = [] if program is None else [program.command, *program.args]
+    if isinstance(transport, Http | Sse):
+        words.append(transport.url)
     return [redact(word) for word in words]
 
 
@@ -123,7 +143,12 @@ def empty_record(server: ServerConfig) -> PinRecord:
 def successor(former: PinRecord, empty: PinRecord) -> PinRecord:
     """The record of a server that the same entry starts now; what was agreed to for good ends."""
     return replace(
-        empty, state="succeeding", formerly=former.started_by, about=former.about, tools=former.tools
+        empty,
+        state="succeeding",
+        formerly=former.started_by,
+        about=former.about,
+        tools=former.tools,
+        skills_seen=former.skills_seen,
     )
 
 
@@ -132,19 +157,32 @@ def entry_key(server: ServerConfig) -> str:
     return f"{configuration_key(server.source)} {server.name}" if os.path.isfile(server.source) else ""
 
 
-def pin_of(tool: ToolInfo, redact: Redactor) -> Pin:
-    """The pin of a tool as the server gave it. A secret that it quotes is in there by its name."""
-    members = present(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        inputSchema=tool.input_schema,
-        outputSchema=tool.output_schema,
-        annotations=tool.annotations,
-    )
+def entries_of(catalogue: Catalogue) -> dict[str, Pinned]:
+    """Return what is pinned of a catalogue, by the names of the pins."""
+    return {**{skill.uri: skill for skill in catalogue.skills}, **catalogue.tools}
+
+
+def pin_of(entry: Pinned, redact: Redactor) -> Pin:
+    """The pin of a tool or skill as the server gave it. A secret that it quotes is in there by its name."""
+    members = _members(entry)
     written = _canonical(members, redact)
-    kept = written if len(written) <= MAX_DEFINITION_BYTES else _canonical({"name": tool.name}, redact)
+    kept = written
+    if len(written) > MAX_DEFINITION_BYTES:
+        kept = _canonical({"name": members["name"]}, redact)
     return Pin(hashlib.sha256(written).hexdigest(), msgspec.Raw(kept))
+
+
+def _members(entry: Pinned) -> JSON:
+    if isinstance(entry, SkillInfo):
+        return {"name": entry.uri, "frontmatter": entry.frontmatter, "resources": entry.resources}
+    return present(
+        name=entry.name,
+        title=entry.title,
+        description=entry.description,
+        inputSchema=entry.input_schema,
+        outputSchema=entry.output_schema,
+        annotations=entry.annotations,
+    )
 
 
 def about_of(catalogue: Catalogue, redact: Redactor) -> About:
@@ -188,18 +226,24 @@ def claims_read_only(annotations: JSON | None) -> bool:
 
 def noted(
     record: PinRecord,
-    tools: Mapping[str, ToolInfo],
+    tools: Mapping[str, Pinned],
     about: About,
     *,
-    pin: Callable[[ToolInfo], Pin],
+    pin: Callable[[Any], Pin],
     hold: bool,
     whole: bool = True,
+    skills: bool = False,
 ) -> PinRecord:
-    """The record when the server has listed these tools.
+    """The record when the server has listed these tools, and with `skills` its skills among them.
 
     What is seen for the first time is pinned, or waits if new servers are on `hold`. Afterwards what differs
     waits. A listing that is not `whole` (of another session) does not say which tools there are no more.
     """
+    if skills and not record.skills_seen:
+        record = replace(record, skills_seen=True)
+        if record.state == "pinned":
+            seen = {name: pin(each) for name, each in tools.items() if isinstance(each, SkillInfo)}
+            record = replace(record, tools=seen | record.tools)
     if record.state == "unseen":
         seen = {name: pin(tool) for name, tool in tools.items()}
         if hold:

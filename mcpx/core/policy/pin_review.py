@@ -47,7 +47,7 @@ def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> l
     """
     blocks = pins.is_active and pins.blocks
     found = changes_of(pins.record, pins.problem, blocks=blocks, holds_all=pins.holds_all, whole=True)
-    found = [each for each in found if each.tool is None or policy.admits_tool(each.tool)]
+    found = [each for each in found if each.tool is None or policy.admits_pinned(each.tool)]
     if not pins.is_active:
         found = []
     if tool is None:
@@ -55,13 +55,15 @@ def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> l
     if pins.problem is not None and pins.is_active:
         raise NothingToApproveError(f"{pins.problem}; approve the server as a whole: {pins.command()}")
     digest = pins.current_digest(tool)
-    if digest is None or not policy.admits_tool(tool):
+    if digest is None or not policy.admits_pinned(tool):
         raise NothingToApproveError(
-            f"{pins.name} has no tool {tool!r}{_nearest(tool, filter(policy.admits_tool, pins.names()))}"
+            f"{pins.name} has no tool {tool!r}{_nearest(tool, filter(policy.admits_pinned, pins.names()))}"
         )
     named = [change for change in found if change.tool == tool]
     pin = pins.record.waiting.get(tool)
     now = None if pin is None else pin.to_tool(pins.name)
+    if pins.is_skill(tool):
+        return named
     if not named or (now is not None and policy.asks(now) is not None):
         named.append(Change(kind="always", tool=tool, digest=digest))
     return named

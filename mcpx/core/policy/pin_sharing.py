@@ -166,7 +166,7 @@ def distrusted(shared: Shared, server: str, number: int) -> str | None:
             form = msgspec.json.decode(pin.definition, type=_Form)
         except (msgspec.DecodeError, RecursionError):
             return f"the form of {name} cannot be read"
-        is_whole = form.input_schema is not None
+        is_whole = form.input_schema is not None or form.frontmatter is not None
         if form.name != name or (is_whole and hashlib.sha256(pin.definition).hexdigest() != pin.digest):
             return f"the form of {name} is not the one that was approved"
     return None
@@ -181,3 +181,4 @@ class _Form(msgspec.Struct):
     description: str | None = None
     output_schema: dict[str, Any] | None = msgspec.field(name="outputSchema", default=None)
     annotations: dict[str, Any] | None = None
+    frontmatter: dict[str, Any] | None = None

@@ -11,23 +11,26 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import structlog
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import Catalogue, ToolInfo
+from mcpx.core.catalog.model import Catalogue, SkillInfo, ToolInfo
+from mcpx.core.catalog.uris import readings
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.policy.pin_changes import Change, ChangeLog, changes_of
 from mcpx.core.policy.pin_record import (
     About,
     Edit,
     Pin,
+    Pinned,
     PinRecord,
     about_of,
     approved,
     claims_read_only,
     empty_record,
+    entries_of,
     noted,
     pin_of,
 )
@@ -49,6 +52,7 @@ def refused(config: ServerConfig, name: str, why: str, *, whole: bool) -> CallEr
     return CallError(Code.NOT_APPROVED, text, server=server, tool=name, details=details)
 
 
+P = TypeVar("P", ToolInfo, SkillInfo)
 log = structlog.get_logger()
 REMOVED: Final = "all pins, and the key to them, were removed"
 _NOT_SEEN: Final = ("unseen", "succeeding")
@@ -72,9 +76,9 @@ class ServerPins:
         self.record = record or empty_record(config)
         self.problem = problem
         self._keep = keep
-        self._listed: dict[str, ToolInfo] = {}
+        self._listed: dict[str, Pinned] = {}
         self._about: About | None = None
-        self._old: dict[str, ToolInfo | None] = {}  # tools in their approved forms, where those were kept
+        self._old: dict[str, Pinned | None] = {}  # in their approved forms, where those were kept
         self._change_log = ChangeLog(config.name, self.command)
         self._changes: list[Change] | None = None
         self._awaited = False
@@ -147,17 +151,18 @@ class ServerPins:
 
     def note(self, catalogue: Catalogue, *, whole: bool = True) -> None:
         """Take in what the server has listed; `whole`: on its main session, which says what there is."""
-        self._listed = catalogue.tools if whole else self._listed | catalogue.tools
+        listed = entries_of(catalogue)
+        self._listed = listed if whole else self._listed | listed
         self._about = about_of(catalogue, self._redact)
-        self._compare(whole=whole)
+        self._compare(whole=whole, skills=whole or catalogue.serves_skills)
 
     def recall(self, catalogue: Catalogue) -> None:
         """Take in what is known of the server from last time, until it has listed."""
         if not self._listed:
-            self._listed = catalogue.tools
+            self._listed = entries_of(catalogue)
 
-    def note_part(self, tools: Mapping[str, ToolInfo], said: Catalogue | None) -> None:
-        """Take in tools that the server has listed to one client.
+    def note_part(self, tools: Mapping[str, Pinned], said: Catalogue | None, *, skills: bool = False) -> None:
+        """Take in tools that the server has listed to one client, or all of its `skills`.
 
         `said` has what it says of itself there; None where that is not known, and so counts as the same.
         """
@@ -167,15 +172,25 @@ class ServerPins:
             return  # for a server that was never seen that belongs to the pins
         elif self._about is None:
             self._about = self.record.waiting_about or self.record.about
+        if skills and self.record.state == "unseen":
+            return  # what it is for a server to be seen are its tools
         self._listed = {**self._listed, **tools}
-        self._compare(whole=False)
+        self._compare(whole=False, skills=skills)
 
-    def _compare(self, *, whole: bool) -> None:
+    def _compare(self, *, whole: bool, skills: bool = False) -> None:
         """Hold what is listed against what is kept. Where that cannot be believed, everything waits."""
         if not self.is_active or self._about is None or self.awaits_others:
             return
         hold, is_first = self._holds or self.problem is not None, self.record.state in _NOT_SEEN
-        edit = partial(noted, tools=self._listed, about=self._about, pin=self._pin, hold=hold, whole=whole)
+        edit = partial(
+            noted,
+            tools=self._listed,
+            about=self._about,
+            pin=self._pin,
+            hold=hold,
+            whole=whole,
+            skills=skills,
+        )
         record = edit(self.record)
         if record != self.record:
             self.record = record
@@ -191,42 +206,75 @@ class ServerPins:
         self._renew()
         self._keep(edit)
 
-    def _pin(self, tool: ToolInfo) -> Pin:
-        pin = pin_of(tool, self._redact)
-        tool.__dict__["pin_digest"] = self._redact, pin.digest
+    def _pin(self, entry: Pinned) -> Pin:
+        pin = pin_of(entry, self._redact)
+        entry.__dict__["pin_digest"] = self._redact, pin.digest
         return pin
 
-    def _digest(self, tool: ToolInfo) -> str:
-        """The digest of a tool as the server gave it; kept with the tool."""
-        known = tool.__dict__.get("pin_digest")
+    def _digest(self, entry: Pinned) -> str:
+        """The digest of a tool or skill as the server gave it; kept with it."""
+        known = entry.__dict__.get("pin_digest")
         if known is None or known[0] is not self._redact:
-            return self._pin(tool).digest
+            return self._pin(entry).digest
         digest: str = known[1]
         return digest
 
     # --- what is in force
 
-    def form(self, tool: ToolInfo) -> ToolInfo | None:
-        """The tool as it is listed: as the server has it, in its approved form, or not at all."""
+    def form(self, entry: P) -> P | None:
+        """The tool or skill as it is listed: as the server has it, in its approved form, or not at all."""
         if not self.guards:
-            return tool
-        pin = self.record.tools.get(tool.name)
+            return entry
+        name = entry.uri if isinstance(entry, SkillInfo) else entry.name
+        pin = self.record.tools.get(name)
         if self.problem is not None:
             return None
         if self.record.state == "unseen":
-            return None if self.holds_all else tool
-        if pin is not None and pin.digest == self._digest(tool):
-            return tool
+            return None if self.holds_all else entry
+        if pin is not None and pin.digest == self._digest(entry):
+            return entry
         if self.blocks and pin is not None:
-            if tool.name not in self._old:
-                self._old[tool.name] = pin.to_tool(tool.server_name)
-            return self._old[tool.name]
-        return None if self.blocks or self.holds_all else tool
+            if name not in self._old:
+                make = pin.to_tool if isinstance(entry, ToolInfo) else pin.to_skill
+                self._old[name] = make(entry.server_name)
+            return cast("P | None", self._old[name])
+        return None if self.blocks or self.holds_all else entry
+
+    def is_skill(self, name: str) -> bool:
+        """Return True if that is the name of a skill's pin."""
+        if name in self._listed:
+            return isinstance(self._listed[name], SkillInfo)
+        pin = self.record.waiting.get(name) or self.record.tools.get(name)
+        return pin is not None and "frontmatter" in pin.to_dict()
+
+    def holds_file(self, uri: str) -> bool:
+        """Return True if a URI may be read as that of a file of a skill that has changed, or is new."""
+        if not (self.guards and self.record.waiting):
+            return False
+        folders = [
+            name.casefold().removesuffix("/skill.md") for name in self.record.waiting if self.is_skill(name)
+        ]
+        if not folders:
+            return False
+        spelled = readings(uri)
+        return any(each == folder or each.startswith(f"{folder}/") for folder in folders for each in spelled)
 
     def shown(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue with what the server says of itself as it was approved; its tools are untouched."""
+        """The catalogue with what the server says of itself, and its skills, as they were approved.
+
+        Its tools are untouched.
+        """
+        if self.guards and catalogue.skills and not self.holds_all:
+            skills = tuple(form for skill in catalogue.skills if (form := self.form(skill)) is not None)
+            listed = catalogue.resources
+            resources = {uri: each for uri, each in listed.items() if not self.holds_file(uri)}
+            catalogue = replace(
+                catalogue,
+                skills=catalogue.skills if skills == catalogue.skills else skills,
+                resources=listed if len(resources) == len(listed) else resources,
+            )
         if self.holds_all:
-            nothing = replace(catalogue, resources={}, templates=(), prompts=(), left_out=())
+            nothing = replace(catalogue, resources={}, templates=(), prompts=(), skills=(), left_out=())
             return replace(nothing, server_title=None, instructions=None)
         if not self.blocks or self.record.waiting_about is None:
             return catalogue

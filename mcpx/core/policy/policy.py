@@ -2,9 +2,10 @@
 
 Owned by the `Server` and shared by its sessions, the direct ones included. Everything that shows,
 searches, finds or runs something of a server sees its catalogue through `shown`, so what is not admitted
-does not exist anywhere else. What a client names and no listing holds (the URI of a template, a prompt before
-the first listing, anything at a transparent endpoint) is held against `admits_...`. `configure` puts other
-settings in force, from one turn of the event loop to the next.
+does not exist anywhere else, and tools for apps alone only for those who look for them. What a client names
+and no listing holds (the URI of a template, a prompt before the first listing, anything at a transparent
+endpoint) is held against `admits_...`. `configure` puts other settings in force, from one turn of the event
+loop to the next.
 
 A profile narrows a policy and never widens it: `NarrowedPolicy` stands for the server's own where the server
 is seen through one, and has nothing of its own but the rules of the profile, as they are at the moment.
@@ -29,6 +30,8 @@ MAX_UNLISTED: Final = 64  # tools that are kept though they are not listed
 _SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve", "aliases")
 HELD: Final = "quarantine"
 """The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
+CHANGED: Final = "pin: block"
+"""The rule by which no file is read of a skill that has changed, or is new, and waits for approval."""
 WRITES: Final = "approve: writes"
 """The rule by which a person is asked before any tool that is not read-only."""
 
@@ -106,7 +109,7 @@ class ServerPolicy:
         if known is None:
             while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
-            known = self._kept[id(whole)] = whole, self._make(whole)
+            known = self._kept[id(whole)] = whole, _parted(self._make(whole))
             self._forget_all_but(whole.tools)
         self._whole, self._shown = known
         return self._shown
@@ -188,7 +191,10 @@ class ServerPolicy:
 
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
         """Find the rule against a resource, as against a tool; `listed`: the server lists just this URI."""
-        return self._against(lambda rules: rules.resources.against(uri, listed=listed))
+        rule = self._against(lambda rules: rules.resources.against(uri, listed=listed))
+        if rule is None and self.pins is not None and self.pins.holds_file(uri):
+            return CHANGED
+        return rule
 
     def rule_against_template(self, template: str) -> str | None:
         """Find the rule against a resource template, as against a tool."""
@@ -205,7 +211,16 @@ class ServerPolicy:
         return self._against(lambda rules: rules.prompts.against(name))
 
     def _against(self, rule: Callable[[Rules], str | None]) -> str | None:
-        return HELD if self._is_held else rule(self._rules)
+        return HELD if self._is_held else self._by_rules(rule)
+
+    def _by_rules(self, rule: Callable[[Rules], str | None]) -> str | None:
+        return rule(self._rules)
+
+    def admits_pinned(self, name: str) -> bool:
+        """Return True if no rule is against the tool, or the skill, whose pin has that name."""
+        if self.pins is None or not self.pins.is_skill(name):
+            return self.admits_tool(name)
+        return self._by_rules(lambda rules: rules.resources.against(name, listed=True)) is None
 
     @property
     def _is_held(self) -> bool:
@@ -252,7 +267,7 @@ class ServerPolicy:
     def changes(self) -> list[Change]:
         """List what waits for approval, of the tools that are admitted."""
         known = [] if self.pins is None else self.pins.changes()
-        return [each for each in known if each.tool is None or self.admits_tool(each.tool)]
+        return [each for each in known if each.tool is None or self.admits_pinned(each.tool)]
 
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
@@ -266,6 +281,15 @@ class ServerPolicy:
         """The rule by which a person is asked before the tool runs; None also if they agreed for always."""
         rule = self.asks(tool)
         return None if rule is None or (self.pins is not None and self.pins.always(tool.name)) else rule
+
+
+def _parted(known: Catalogue) -> Catalogue:
+    """The catalogue with the tools for apps alone beside the others; the same object where it has none."""
+    if all(tool.is_for_model for tool in known.tools.values()):
+        return known
+    for_app = {name: tool for name, tool in known.tools.items() if not tool.is_for_model}
+    others = {name: tool for name, tool in known.tools.items() if name not in for_app}
+    return replace(known, tools=others, app_tools=for_app)
 
 
 class NarrowedPolicy(ServerPolicy):
@@ -343,6 +367,9 @@ class NarrowedPolicy(ServerPolicy):
 
     def _against(self, rule: Callable[[Rules], str | None]) -> str | None:
         return self._base._against(rule) or rule(self._narrowing())  # noqa: SLF001 - of its own class
+
+    def _by_rules(self, rule: Callable[[Rules], str | None]) -> str | None:
+        return self._base._by_rules(rule) or rule(self._narrowing())  # noqa: SLF001 - likewise
 
     @property
     def restricts_resources(self) -> bool:

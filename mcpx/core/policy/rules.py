@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import translate
 from typing import Any, Final, Protocol
 from unicodedata import normalize
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.catalog.naming import SCHEME
+from mcpx.core.catalog.naming import FORMS, SCHEME, segment_of
 from mcpx.core.catalog.templates import matches_any
 from mcpx.core.catalog.uris import canonical, decoded, read_liberally, readings, same_letters
 from mcpx.core.config.per_server import AccessRules, ToolRules
@@ -211,13 +211,13 @@ def _of_server(pattern: str, server: str) -> Iterator[Fits]:
 
 
 def _own_part(pattern: str, servers: Iterable[str]) -> Iterator[str]:
-    """A pattern of URIs as it is, or of MCPX's form of them what it says of this server's."""
+    """A pattern of URIs as it is, or of MCPX's forms of them what it says of this server's."""
     if not pattern.startswith(SCHEME):
         yield pattern
-        return
-    host, slash, own = pattern[len(SCHEME) :].partition("/")
-    if any(_glob(host)(quote(server, safe="")) for server in servers):
-        yield own if slash else "*"
+    for start, scheme in FORMS.items():
+        host, slash, own = pattern.removeprefix(start).partition("/")
+        if pattern.startswith(start) and any(_glob(host)(segment_of(server, start)) for server in servers):
+            yield scheme + (own if slash else "*")
 
 
 def _pattern_readings(pattern: str) -> set[str]:

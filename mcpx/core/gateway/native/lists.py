@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,7 +26,9 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcpx.core.calls.exposure import has_output_schema
-from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog import lists as catalog_lists
+from mcpx.core.catalog.extensions import with_files, with_pages
+from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, SkillInfo, TemplateInfo, ToolInfo
 from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, whole_name
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
 from mcpx.core.text import is_clean, one_line, paragraphs
@@ -36,7 +38,7 @@ from mcpx.core.text import is_clean, one_line, paragraphs
 
 UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 """Members of a result that no client may keep, from 2026-07-28 on."""
-ListEntry = ResourceInfo | TemplateInfo | PromptInfo
+ListEntry = ResourceInfo | TemplateInfo | PromptInfo | SkillInfo
 Rename = Callable[[str], str]
 """Gives the name under which the client knows a URI of the server."""
 
@@ -44,7 +46,7 @@ Rename = Callable[[str], str]
 def offered_as(info: ListEntry) -> tuple[str, str]:
     """The member that names the entry in the protocol, and the name under which MCPX offers it."""
     match info:
-        case ResourceInfo():
+        case ResourceInfo() | SkillInfo():
             return "uri", offered_uri(info.server_name, info.uri)
         case TemplateInfo():
             return "uriTemplate", offered_uri(info.server_name, info.uri_template)
@@ -53,12 +55,21 @@ def offered_as(info: ListEntry) -> tuple[str, str]:
 
 
 def list_entry(info: ListEntry) -> JSON:
-    """An entry of `resources/list`, `resources/templates/list` or `prompts/list`."""
+    """An entry of `resources/list`, `resources/templates/list`, `prompts/list` or `skills/list`."""
+    if isinstance(info, SkillInfo):
+        return skill_entry(info.to_protocol(), partial(offered_uri, info.server_name))
     member, name = offered_as(info)
     entry = clean_texts(info.to_protocol()) | {member: name}
     if entry.get("arguments"):
         entry["arguments"] = [clean_texts(argument) for argument in entry["arguments"]]
     return entry
+
+
+def skill_entry(skill: JSON, change: Callable[[str], str | None]) -> JSON:
+    """The entry of a skill with other URIs, else as its server gave it: hosts hold files against it."""
+    uri = skill.get("uri")
+    renamed = {"uri": change(uri)} if isinstance(uri, str) else {}
+    return with_files(skill, change) | renamed
 
 
 def clean_texts(entry: JSON) -> JSON:
@@ -210,6 +221,8 @@ def definition(tool: ToolInfo, *, with_output_schema: bool) -> JSON:
     name = native_name(tool.server_name, tool.name)
     entry = clean_texts(tool.to_protocol())
     entry |= {"name": name, "inputSchema": _taken_by_all(tool.input_schema)}
+    if tool.meta:
+        entry["_meta"] = with_pages(tool.meta, partial(offered_uri, tool.server_name))
     if name != f"{tool.server_name}__{tool.name}":
         whole = whole_name(tool.server_name, tool.name)
         entry["title"] = f"{entry['title']} ({whole})" if entry.get("title") else one_line(whole)
@@ -220,13 +233,10 @@ def definition(tool: ToolInfo, *, with_output_schema: bool) -> JSON:
     return entry
 
 
-Listed = Callable[[Catalogue], Iterable[ListEntry]]
-LISTS: Final[dict[str, tuple[str, Listed]]] = {
-    "resources/list": ("resources", lambda known: known.resources.values()),
-    "resources/templates/list": ("resourceTemplates", lambda known: known.templates),
-    "prompts/list": ("prompts", lambda known: known.prompts),
+LISTS: Final = {
+    method: kind for method, kind in catalog_lists.LISTS.items() if kind is not catalog_lists.TOOLS
 }
-"""By method: the member of its result, and its entries of a catalogue."""
+"""By method, the lists that are of the servers alone."""
 
 
 def entries_page(

@@ -19,12 +19,13 @@ import mcp_types
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from mcpx.core.calls.names import resolve_uri
+from mcpx.core.catalog.lists import SKILLS, ListKind
 from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, own_prompt, own_uri
-from mcpx.core.catalog.uris import is_offered
+from mcpx.core.catalog.uris import is_offered, may_be_of_skill
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import connection_of, session_client
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
@@ -48,19 +49,9 @@ async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str)
         server = hub.upstreams.get(KEPT_SERVER)  # its URIs look the same
         if address is None or (server is not None and not hub.views.has(address, client)):
             return None
-        read = await hub.views.read(address, client)
+        return await hub.views.contents(uri, address, client)
     except CallError as error:
         raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
-    return [_contents(uri, block) for block in read.content]
-
-
-def _contents(uri: str, block: JSON) -> JSON:
-    """A block as contents of a resource: a text, or a picture."""
-    held = block.get("resource", block)
-    if "text" in held:
-        return {"uri": uri, "mimeType": "text/plain", "text": held["text"]}
-    data = held["data"] if "data" in held else held["blob"]
-    return {"uri": uri, "mimeType": held.get("mimeType"), "blob": data}
 
 
 MAX_STREAMS: Final = 1024  # as in the SDK
@@ -82,6 +73,17 @@ class Lookup:
             if upstream.config.native and upstream.catalogue is not None:
                 yield upstream, upstream.catalogue
 
+    def entries(self, kind: ListKind[Any]) -> list[Any]:
+        """The entries of a list, of all these servers.
+
+        Raises:
+            MCPError: It is that of skills, which there is only where a server has some.
+        """
+        known = [catalogue for _, catalogue in self.catalogues()]
+        if kind is SKILLS and not any(each.serves_skills for each in known):
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", kind.method)
+        return [entry for each in known for entry in kind.entries_of(each)]
+
     async def resource(self, uri: str, *, version: str) -> ResourceTarget:
         """The resource that a client of that protocol version names.
 
@@ -99,15 +101,16 @@ class Lookup:
         if upstream is None or not upstream.config.native:
             raise no_such_resource(uri, f"No server is offered as {server!r}", version=version)
         await upstream.await_catalogue()
-        return self._target(upstream, own, uri, lambda changed: offered_uri(server, changed))
+        return self._target(upstream, own, uri, lambda its: uri if its == own else offered_uri(server, its))
 
     async def _by_own_uri(self, uri: str, *, version: str) -> ResourceTarget:
         await self._settled()
         known = list(self.catalogues())
-        found = [upstream for upstream, catalogue in known if uri in catalogue.resources] or [
+        found = [upstream for upstream, catalogue in known if _has(catalogue, uri)] or [
             upstream
             for upstream, catalogue in known
-            if is_offered(uri, catalogue) and upstream.policy.admits_resource(uri)
+            if (is_offered(uri, catalogue) or may_be_of_skill(uri, catalogue))
+            and upstream.policy.admits_resource(uri)
         ]
         if len(found) == 1:
             return self._target(found[0], uri, uri, str)
@@ -162,6 +165,12 @@ class Lookup:
         if named is not None and upstream is not None:
             error.rule = upstream.policy.rule_against_prompt(named[1])
         raise error
+
+
+def _has(catalogue: Catalogue, uri: str) -> bool:
+    """Return True if a URI stands in one of the lists, or is the folder of one that does."""
+    folder = f"{uri}/"
+    return catalogue.lists(uri) or any(each.startswith(folder) for each in catalogue.named_uris)
 
 
 class ListenStreams:

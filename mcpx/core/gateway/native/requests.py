@@ -19,10 +19,14 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp_types import METHOD_NOT_FOUND
+from mcp_types.version import LATEST_MODERN_VERSION
 
 from mcpx.core.calls.asking import Render
 from mcpx.core.calls.names import resolve_uri
 from mcpx.core.calls.recording import noting_refusals
+from mcpx.core.catalog.extensions import DIRECTORIES, SKILLS, settings_of, with_files
+from mcpx.core.catalog.lists import ListKind
 from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import offered_uri
 from mcpx.core.daemon.hub_view import HubView
@@ -31,7 +35,7 @@ from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native import lists
-from mcpx.core.gateway.native.errors import about_resource, as_protocol_error
+from mcpx.core.gateway.native.errors import about_resource, as_protocol_error, no_such_resource
 from mcpx.core.gateway.native.lists import UNCACHED
 from mcpx.core.gateway.native.lookup import ListenStreams, Lookup, kept_page
 from mcpx.core.gateway.sdk_path import is_modern
@@ -39,7 +43,13 @@ from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.messages import Forward, Read, Request, meta_for_server
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.rendering.large_results import refuse_dense_messages
-from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.rendering.result_members import (
+    enveloped,
+    read_array,
+    read_item,
+    read_object,
+    read_string,
+)
 from mcpx.core.rendering.result_reading import (
     TASK,
     UnknownResultType,
@@ -53,6 +63,27 @@ from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import CallError
 
 Context = ServerRequestContext[Any, Any]
+
+Convert = Callable[[ResourceTarget, msgspec.Raw], JSON | list[Bytes]]
+GET_SKILL: Final = "skills/get"
+DIRECTORY: Final = "resources/directory/read"
+_NAMED: Final = partial(read_array, read=read_item)
+_SKILL: Final = {"skill": partial(read_object, readers={"uri": read_string, "resources": _NAMED})}
+_FOLDER: Final = {"resources": _NAMED}
+"""Read results as far as the URIs in them."""
+
+
+class FolderRequestParams(mcp_types.PaginatedRequestParams):
+    """The params of `resources/directory/read`."""
+
+    uri: str
+
+
+def answers(catalogue: Catalogue, method: str) -> bool:
+    """Return True if a server answers a request about skills by that method."""
+    settings = settings_of(catalogue.capabilities, SKILLS)
+    return settings is not None and (method != DIRECTORY or settings.get(DIRECTORIES) is True)
+
 
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
@@ -93,9 +124,11 @@ class ResourcesAndPrompts:
         add("subscriptions/listen", mcp_types.SubscriptionsListenRequestParams, self._streams.listen)
         if not declared:
             return
-        for method, (key, listed) in lists.LISTS.items():
-            add(method, mcp_types.PaginatedRequestParams, partial(self._list, key, listed))
+        for method, kind in lists.LISTS.items():
+            add(method, mcp_types.PaginatedRequestParams, partial(self._list, kind))
         add("resources/read", mcp_types.ReadResourceRequestParams, self._read)
+        add(DIRECTORY, FolderRequestParams, self._read_folder)
+        add(GET_SKILL, mcp_types.ReadResourceRequestParams, self._get_skill)
         add("resources/subscribe", mcp_types.SubscribeRequestParams, self._subscribe)
         add("resources/unsubscribe", mcp_types.UnsubscribeRequestParams, self._unsubscribe)
         add("prompts/get", mcp_types.GetPromptRequestParams, self._get_prompt)
@@ -131,9 +164,11 @@ class ResourcesAndPrompts:
         refuse_dense_messages(raw, server)
         return read_members(raw, server=server)
 
-    def _about_resource(self, ctx: Context, error: CallError, uri: str, own: str) -> MCPError:
-        """The error of a request about the resource that the client calls `uri`."""
-        return about_resource(error, uri=uri, own=own, version=ctx.protocol_version)
+    def _about_resource(
+        self, ctx: Context, error: CallError, uri: str, own: str, *, version: str | None = None
+    ) -> MCPError:
+        """The error of a request about the resource that the client calls `uri`, as in its revision."""
+        return about_resource(error, uri=uri, own=own, version=version or ctx.protocol_version)
 
     def _failure(self, error: CallError) -> MCPError:
         """The error of any other request."""
@@ -142,17 +177,13 @@ class ResourcesAndPrompts:
     # --- lists
 
     async def _list(
-        self, key: str, listed: lists.Listed, ctx: Context, params: mcp_types.PaginatedRequestParams
+        self, kind: ListKind[Any], ctx: Context, params: mcp_types.PaginatedRequestParams
     ) -> JSON:
-        """Give the page behind the cursor of the entries that `listed` takes out of each catalogue."""
+        """Give the page behind the cursor of the entries that the catalogues have of a kind."""
         paged = await self._wait_to_list(ctx)
-        listing = [
-            (self._key(info), info)
-            for _, catalogue in self._lookup.catalogues()
-            for info in listed(catalogue)
-        ]
+        listing = [(self._key(info), info) for info in self._lookup.entries(kind)]
         return self._enclosed(
-            ctx, lists.entries_page(key, listing, params.cursor, entry=self._entry, paged=paged)
+            ctx, lists.entries_page(kind.key, listing, params.cursor, entry=self._entry, paged=paged)
         )
 
     def _enclosed(self, ctx: Context, members: JSON) -> JSON:
@@ -189,6 +220,52 @@ class ResourcesAndPrompts:
             return await self._pass_on(ctx, Read(server, target.own_uri), convert)
         except CallError as error:
             raise self._about_resource(ctx, error, params.uri, target.own_uri) from None
+
+    async def _get_skill(self, ctx: Context, params: mcp_types.ReadResourceRequestParams) -> JSON:
+        """Give the entry of one skill, listed or not, as its server has it now."""
+        return await self._about_skill(ctx, params.uri, GET_SKILL, self._skill)
+
+    async def _read_folder(self, ctx: Context, params: FolderRequestParams) -> JSON:
+        """Give a page of what a folder holds."""
+        return await self._about_skill(ctx, params.uri, DIRECTORY, self._folder, cursor=params.cursor)
+
+    async def _about_skill(
+        self, ctx: Context, uri: str, method: str, convert: Convert, *, cursor: str | None = None
+    ) -> JSON:
+        """Pass a request about a skill on; "not found" is -32602 in both eras.
+
+        Raises:
+            MCPError: No server has such requests; this one does not; or it failed.
+        """
+        servers = [catalogue for _, catalogue in self._lookup.catalogues()]
+        if not any(answers(catalogue, method) for catalogue in servers):
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+        with self._noting_refusals(ctx, "resource", uri):
+            target = await self._lookup.resource(uri, version=LATEST_MODERN_VERSION)
+            known = target.upstream.catalogue
+            if known is None or not answers(known, method):
+                problem = f"{target.upstream.name} has no {method}"
+                raise no_such_resource(uri, problem, version=LATEST_MODERN_VERSION)
+        request = Read(target.upstream.name, target.own_uri, method=method, cursor=cursor)
+        try:
+            return await self._pass_on(ctx, request, partial(convert, target))
+        except CallError as error:
+            version = LATEST_MODERN_VERSION
+            raise self._about_resource(ctx, error, uri, target.own_uri, version=version) from None
+
+    def _skill(self, target: ResourceTarget, raw: msgspec.Raw) -> JSON | list[Bytes]:
+        """The result of a `skills/get`: files that the client is not shown are not in the manifest."""
+        refuse_dense_messages(raw, target.upstream.name)
+        read = read_members(raw, _SKILL, server=target.upstream.name)
+        skill = read.get("skill")
+        shown = lists.skill_entry(skill, target.shown_as) if isinstance(skill, dict) else skill
+        return UNCACHED | read | {"skill": shown}
+
+    def _folder(self, target: ResourceTarget, raw: msgspec.Raw) -> JSON | list[Bytes]:
+        """The result of a `resources/directory/read`: what the client is not shown is not there."""
+        refuse_dense_messages(raw, target.upstream.name)
+        read = read_members(raw, _FOLDER, server=target.upstream.name)
+        return with_files(read, target.shown_as)
 
     async def _kept_page(self, ctx: Context, uri: str) -> list[JSON] | None:
         """The contents of a page of a kept result; None for the URI of anything else."""

@@ -81,7 +81,7 @@ class PeerFastPath(FastContexts):
         if not self._is_open(wire, params) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
         context = self._context(wire, params)
-        request = Exec(self._server, params.name, arguments, context, given=raw)
+        request = Exec(self._server, params.name, arguments, context, given=raw, for_app=True)
         self._run(wire, request_id, request, params.meta)
         return True
 

@@ -22,7 +22,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from mcpx.core.calls.names import not_listed
 from mcpx.core.calls.recording import noting_refusals
-from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, ToolInfo, present
+from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, TemplateInfo, ToolInfo, present
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client, transport_of
 from mcpx.core.gateway.clients.sessions import ClientSessions
@@ -80,9 +80,9 @@ class OwnResourcesAndPrompts(ResourcesAndPrompts):
     """The handlers: everything as the server has it, and what fails as `as_peer_error` has it."""
 
     def _key(self, info: ListEntry) -> str:
-        if isinstance(info, ResourceInfo):
-            return info.uri
-        return info.name if isinstance(info, PromptInfo) else info.uri_template
+        if isinstance(info, TemplateInfo):
+            return info.uri_template
+        return info.name if isinstance(info, PromptInfo) else info.uri
 
     def _entry(self, info: ListEntry) -> JSON:
         return info.to_protocol()
@@ -102,7 +102,10 @@ class OwnResourcesAndPrompts(ResourcesAndPrompts):
     async def _kept_page(self, _ctx: Context, _uri: str) -> list[JSON] | None:
         return None  # nothing is cut here, so nothing is kept
 
-    def _about_resource(self, _ctx: Context, error: CallError, _uri: str, _own: str) -> MCPError:
+    def _about_resource(
+        self, _ctx: Context, error: CallError, _uri: str, _own: str, *, version: str | None = None
+    ) -> MCPError:
+        del version  # it is the peer that has clients
         return as_peer_error(error)
 
     def _failure(self, error: CallError) -> MCPError:
@@ -265,7 +268,7 @@ class PeerServer(EndpointServer):
     async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
         await self._wait_to_list(ctx)
         cursor = params.cursor if params is not None else None
-        page = tools_page([], self.catalogue.tools, cursor, define=ToolInfo.to_protocol)
+        page = tools_page([], self.catalogue.every_tool(), cursor, define=ToolInfo.to_protocol)
         return enclose([enveloped(UNCACHED | page, self.stamp_for(ctx))])
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
@@ -278,7 +281,8 @@ class PeerServer(EndpointServer):
         try:
             with noting_refusals(self.hub.records, "tool", server, tool, origin):
                 arguments = encode_arguments(params.arguments or {}, server=server, tool=tool)
-            request = Exec(server, tool, arguments, RequestContext(client=client, origin=origin))
+            context = RequestContext(client=client, origin=origin)
+            request = Exec(server, tool, arguments, context, for_app=True)
             result = await sdk_path.run(self.hub, ctx, request, lambda raw: encoder.tool(raw, request))
         except CallError as error:
             raise as_peer_error(error) from None
@@ -286,5 +290,5 @@ class PeerServer(EndpointServer):
 
     def _input_schema(self, name: str) -> JSON | None:
         """Return the schema that the headers of a call over HTTP are compared with."""
-        tool = self.catalogue.tools.get(name)
+        tool = self.catalogue.tool(name)
         return None if tool is None else tool.input_schema

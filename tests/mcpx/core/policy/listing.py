@@ -10,10 +10,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SKILLS = "io.modelcontextprotocol/skills"
+
+
+def skill(uri: str, files: list[str]) -> dict[str, Any]:
+    manifest = [{"uri": file, "digest": "sha256:0", "size": len(file)} for file in files]
+    about = {"name": uri.split("/")[-2], "description": "what it is for"}
+    return {"uri": uri, "frontmatter": about, "resources": manifest}
+
+
 def entry(name: str, notes: Path, offer: dict[str, Any], **settings: Any) -> dict[str, Any]:
     """An offer has the names of `tools` and `prompts`, the URIs of `resources`, and `templates`.
 
-    It may have the `annotations` of tools by name, and the `mime_type` of the resources. Each request that
+    It may have the `annotations` of tools by name, and the `mime_type` of the resources; the `pages` of apps
+    by the names of their tools; `app_tools`, which are for an app alone; and `skills`, the files of each by
+    the URI of its `SKILL.md`, all of which are in one folder. Each request that
     runs, reads, gets, completes or subscribes to something is a line in the file `notes`. One for something
     that it does not offer is refused as by any server. A tool whose argument `touch` is a URI says that this
     resource was updated.
@@ -21,6 +32,11 @@ def entry(name: str, notes: Path, offer: dict[str, Any], **settings: Any) -> dic
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
     kind = {"mimeType": offer["mime_type"]} if "mime_type" in offer else {}
     hints = {key: {"annotations": its} for key, its in offer.get("annotations", {}).items()}
+    marks: dict[str, Any] = {
+        key: {"_meta": {"ui": {"resourceUri": page}}} for key, page in offer.get("pages", {}).items()
+    }
+    for_app = {key: {"_meta": {"ui": {"visibility": ["app"]}}} for key in offer.get("app_tools", ())}
+    skilled = {"extensions": {SKILLS: {"directoryRead": True}}} if "skills" in offer else {}
     offers = {
         "tools": [
             {
@@ -28,8 +44,10 @@ def entry(name: str, notes: Path, offer: dict[str, Any], **settings: Any) -> dic
                 "description": f"The {each} of {name}",
                 "inputSchema": schema,
                 **hints.get(each, {}),
+                **marks.get(each, {}),
+                **for_app.get(each, {}),
             }
-            for each in offer["tools"]
+            for each in (*offer["tools"], *for_app)
         ],
         "prompts": [{"name": each, "arguments": [{"name": "about"}]} for each in offer["prompts"]],
         "resources": [{"uri": each, "name": each[-1], **kind} for each in offer["resources"]],
@@ -38,7 +56,13 @@ def entry(name: str, notes: Path, offer: dict[str, Any], **settings: Any) -> dic
     return scripted.entry(
         settings=settings,
         greeting={
-            "capabilities": {"tools": {}, "resources": {"subscribe": True}, "prompts": {}, "completions": {}},
+            "capabilities": {
+                "tools": {},
+                "resources": {"subscribe": True},
+                "prompts": {},
+                "completions": {},
+                **skilled,
+            },
             "serverInfo": {"name": name, "version": "1"},
         },
         offers=offers,
@@ -61,8 +85,24 @@ def _answers(name: str, notes: str, offer: dict[str, Any]) -> dict[str, Any]:
     unknown = {"error": {"code": -32602, "message": "Unknown: @{method}"}}
     lost = {"error": {"code": -32602, "message": f"Resource not found: {at}"}}
     known = [*offer["resources"], *(f"{each.partition('{')[0]}*" for each in offer["templates"])]
+    skills = offer.get("skills", {})
+    known += [*offer.get("pages", {}).values(), *(file for files in skills.values() for file in files)]
+    got_skill = {
+        f"skills/get {uri}": noted(at, {"result": {"skill": skill(uri, files)}})
+        for uri, files in skills.items()
+    }
+    children = [{"uri": file, "name": file.rpartition("/")[2]} for files in skills.values() for file in files]
+    folders = {
+        f"resources/directory/read {uri.removesuffix('/SKILL.md')}": noted(
+            at, {"result": {"resources": [each for each in children if each["uri"] in files]}}
+        )
+        for uri, files in skills.items()
+    }
     return {
-        **{f"tools/call {each}": ran for each in offer["tools"]},
+        "skills/list": {"skills": [skill(uri, files) for uri, files in skills.items()]},
+        **got_skill,
+        **folders,
+        **{f"tools/call {each}": ran for each in (*offer["tools"], *offer.get("app_tools", ()))},
         "tools/call": noted(named, unknown, touched),
         **{f"prompts/get {each}": got for each in offer["prompts"]},
         "prompts/get": noted(named, unknown),

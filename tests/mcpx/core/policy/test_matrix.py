@@ -27,11 +27,11 @@ from mcpx.core.gateway.frontends.operations import ControlRequest, perform
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.endpoints import HttpEndpoint
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint, envelope_of
 from tests.mcpx.core.policy import listing
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, open_watched
-from tests.mcpx.serving import ENVELOPE, run_cli, write_config
+from tests.mcpx.serving import run_cli, write_config
 
 pytestmark = pytest.mark.anyio
 OFFER = {
@@ -39,32 +39,52 @@ OFFER = {
     "prompts": ["greet", "betray"],
     "resources": ["note:///open/a", "note:///secret/a"],
     "templates": ["note:///open/{name}", "note:///secret/{name}", "file:///{+path}"],
+    "app_tools": ["tick", "wipe_app"],
+    "pages": {"look": "ui://open/page", "find": "ui://secret/page", "wipe": "ui://wipe/page"},
+    "skills": {
+        "skill://open/SKILL.md": ["skill://open/SKILL.md", "skill://open/a.md", "skill://open/secret.md"],
+        "skill://secret/SKILL.md": ["skill://secret/SKILL.md"],
+    },
 }
 LEFT = {
     "tools": ["look", "find"],
     "prompts": ["greet"],
     "resources": ["note:///open/a"],
     "templates": ["note:///open/{name}", "file:///{+path}"],
+    "app_tools": ["tick"],
+    "pages": {"look": "ui://open/page"},
+    "skills": {"skill://open/SKILL.md": ["skill://open/SKILL.md", "skill://open/a.md"]},
 }
 DENIED = re.compile(r"wipe|betray|secret")
 
 DENY = {
     "tools": {"deny": ["wipe*"]},
-    "resources": {"deny": ["note:///secret/*", "file:///*secret*"]},
+    "resources": {"deny": ["note:///secret/*", "file:///*secret*", "ui://secret/*", "skill://*secret*"]},
     "prompts": {"deny": ["betray"]},
 }
 ALLOW = {
-    "tools": {"allow": ["look", "find"]},
-    "resources": {"allow": ["note:///open/*", "file:///open/*"]},
+    "tools": {"allow": ["look", "find", "tick"]},
+    "resources": {
+        "allow": [
+            *("note:///open/*", "file:///open/*", "ui://open/*"),
+            *("skill://open", "skill://open/SKILL.md", "skill://open/[ab].md"),
+        ]
+    },
     "prompts": {"allow": ["greet"]},
 }
 NAMED = {
     "tools": {"deny": ["vault.wipe*", "other.look"]},
-    "resources": {"deny": ["mcpx://vault/note:///secret/*", "mcpx://vault/file:///*secret*"]},
+    "resources": {
+        "deny": [
+            *("mcpx://vault/note:///secret/*", "mcpx://vault/file:///*secret*"),
+            *("ui://mcpx/vault/secret/*", "mcpx://vault/skill://open/secret*", "skill://mcpx/vault/secret*"),
+        ]
+    },
     "prompts": {"deny": ["vault.betray"]},
 }
 BOTH = {name: ALLOW[name] | {"allow": ["*"]} | DENY[name] for name in ALLOW}
-ASKED = ALLOW | {"tools": {"allow": ["look"], "ask": ["find"]}}
+ASKED = ALLOW | {"tools": {"allow": ["look", "tick"], "ask": ["find"]}}
+HOST = {"extensions": {"io.modelcontextprotocol/ui": {}, "io.modelcontextprotocol/skills": {}}}
 PROFILE = Endpoint(profile="p")
 RULES = {
     "deny": ({}, DENY, {}, DEFAULT_ENDPOINT),
@@ -87,7 +107,7 @@ RULES = {
     ),
     "profile-deny": ({}, {}, DENY, PROFILE),
     "profile-allow": ({}, {}, ALLOW, PROFILE),
-    "profile-by-server": ({}, {}, DENY | {"tools": {"vault": ["look", "find"]}}, PROFILE),
+    "profile-by-server": ({}, {}, DENY | {"tools": {"vault": ["look", "find", "tick"]}}, PROFILE),
     "profile-rules-by-server": ({}, {}, DENY | {"tools": {"vault": {"deny": ["wipe*"]}}}, PROFILE),
     "profile-and-server": ({}, {"tools": DENY["tools"]}, DENY | {"tools": {"allow": ["*"]}}, PROFILE),
     "profile-never-widens": ({}, DENY, {name: {"allow": ["*"]} for name in ALLOW}, PROFILE),
@@ -178,6 +198,23 @@ SAME = [
     completion(type="ref/prompt", name="vault.greet"),
     completion(type="ref/prompt", name="vault.betray"),
     completion(type="ref/resource", uri="mcpx://vault/note:///open/{name}"),
+    call("vault__tick"),
+    call("vault__wipe_app"),
+    call("tick"),
+    call("wipe_app"),
+    call("inspect", server_name="vault", tool_name=["tick", "wipe_app"]),
+    call("exec", server_name="vault", tool_name="tick"),
+    call("exec", server_name="vault", tool_name="wipe_app"),
+    call("resources", server_name="vault", uri="ui://open/page"),
+    call("resources", server_name="", uri="ui://open/page"),
+    call("resources", server_name="vault", uri="skill://open/a.md"),
+    ("resources/read", {"uri": "ui://open/page"}),
+    ("resources/read", {"uri": "ui://mcpx/vault/open/page"}),
+    ("resources/read", {"uri": "skill://mcpx/vault/open/a.md"}),
+    ("skills/list", {}),
+    ("skills/get", {"uri": "skill://open/SKILL.md"}),
+    ("skills/get", {"uri": "mcpx://vault/skill://open/SKILL.md"}),
+    ("resources/directory/read", {"uri": "skill://mcpx/vault/open"}),
 ]
 """Requests with the same answers as of a server that has not got what is denied."""
 REFUSED_URIS = [
@@ -192,6 +229,10 @@ REFUSED_URIS = [
     "file:///secret",
     "file:///%2573ecret",
     "file:///x/secret?query",
+    "ui://secret/page",
+    "skill://secret/SKILL.md",
+    "skill://open/secret.md",
+    "skill://open/./secret.md",
 ]
 REFUSED = [
     *(call("resources", server_name="vault", uri=uri) for uri in REFUSED_URIS),
@@ -201,6 +242,16 @@ REFUSED = [
     *(("resources/read", {"uri": f"mcpx://vault/{uri}"}) for uri in REFUSED_URIS),
     *(("resources/read", {"uri": uri}) for uri in REFUSED_URIS),
     completion(type="ref/resource", uri="mcpx://vault/note:///secret/{name}"),
+    *(
+        (method, {"uri": f"{prefix}{uri}"})
+        for method in ("skills/get", "resources/directory/read")
+        for prefix in ("", "mcpx://vault/")
+        for uri in REFUSED_URIS
+    ),
+    ("resources/directory/read", {"uri": "skill://mcpx/vault/secret"}),
+    ("resources/read", {"uri": "ui://mcpx/vault/secret/page"}),
+    ("resources/read", {"uri": "skill://mcpx/vault/open/secret.md"}),
+    ("resources/read", {"uri": "ui://wipe/page"}),
 ]
 SUBSCRIPTIONS = [("resources/subscribe", {"uri": f"mcpx://vault/{uri}"}) for uri in REFUSED_URIS]
 SUBSCRIBED = [
@@ -224,8 +275,8 @@ class World:
         gateway = self.endpoints.gateway(Endpoint(expose="both", profile=self.endpoint.profile))
         async with Line(self.hub).connected(gateway) as line:
             line.slow = slow
-            line.meta = {"_meta": ENVELOPE} if modern else {}
-            line.greeted = None if modern else await line.initialize()
+            line.meta = {"_meta": envelope_of(HOST)} if modern else {}
+            line.greeted = None if modern else await line.initialize(capabilities=HOST)
             yield line
 
     @asynccontextmanager
@@ -237,7 +288,8 @@ class World:
             client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
             profile = f"/{self.endpoint.profile}" if self.endpoint.profile else ""
             clients = [
-                HttpEndpoint(client, frontend.url + profile, modern=modern) for modern in (False, True)
+                HttpEndpoint(client, frontend.url + profile, modern=modern, capabilities=HOST)
+                for modern in (False, True)
             ]
             for each in clients:
                 await each.open()

@@ -33,10 +33,17 @@ SAME = [
     ("resources/subscribe", {"uri": "note:///open/a"}),
     ("resources/unsubscribe", {"uri": "note:///open/a"}),
     ("logging/setLevel", {"level": "info"}),
+    call("tick"),
+    ("skills/list", {}),
+    ("skills/get", {"uri": "skill://open/SKILL.md"}),
+    ("resources/directory/read", {"uri": "skill://open"}),
+    ("resources/read", {"uri": "ui://open/page"}),
+    ("resources/read", {"uri": "skill://open/a.md"}),
 ]
 UNKNOWN = [
     call("wipe", text="x"),
     call("wipe_all"),
+    call("wipe_app"),
     ("prompts/get", {"name": "betray"}),
     completion(type="ref/prompt", name="betray"),
     completion(type="ref/resource", uri="note:///secret/{name}"),
@@ -62,9 +69,13 @@ async def test_at_the_transparent_endpoint_nothing_denied_is_seen_or_run_and_not
         for method, params in UNKNOWN:
             answer = await ours.ask(method, json.dumps(params))
             assert answer["error"]["code"] == INVALID_PARAMS, (method, params)
-        for method in ("resources/read", "resources/subscribe"):
+        for method in ("resources/read", "resources/subscribe", "skills/get", "resources/directory/read"):
             for uri in REFUSED_URIS:
                 answer = await ours.ask(method, json.dumps({"uri": uri}))
-                assert answer["error"]["code"] == NOT_FOUND, (method, uri)
+                of_resources = method in {"resources/read", "resources/subscribe"}
+                assert answer["error"]["code"] == (NOT_FOUND if of_resources else INVALID_PARAMS), (
+                    method,
+                    uri,
+                )
     assert "look" in sent(tmp_path)
     assert not DENIED.search(sent(tmp_path))
