@@ -31,13 +31,16 @@ class Incarnation:
         generation: int,
         on_ready: Callable[[int], None],
         on_proven: Callable[[int], None] = lambda _generation: None,
+        on_interrupted: Callable[[int, Cause], None] = lambda _generation, _cause: None,
     ) -> None:
         self.name = name
         self.generation = generation
         self.stopping = anyio.Event()
         self.was_ready = False
+        self.was_proven = False
         self._on_ready = on_ready
         self._on_proven = on_proven
+        self._on_interrupted = on_interrupted
         self._waits: set[anyio.CancelScope] = set()
 
     def ready(self) -> None:
@@ -47,7 +50,13 @@ class Incarnation:
 
     def proven(self) -> None:
         """Report that it has done real work, so that earlier failures no longer count. May be repeated."""
+        self.was_proven = True
         self._on_proven(self.generation)
+
+    def interrupted(self, cause: Cause) -> None:
+        """Report that it serves no more until it is `ready` again, for which it does all itself."""
+        self.was_ready = self.was_proven = False
+        self._on_interrupted(self.generation, cause)
 
     def stop(self) -> None:
         """Ask it to leave, as the supervisor does."""

@@ -44,6 +44,14 @@ class ChildReady(msgspec.Struct, frozen=True):
     took: float
 
 
+class ChildInterrupted(msgspec.Struct, frozen=True):
+    """The incarnation serves no more for now, and is getting by itself what it has lost."""
+
+    child: str
+    generation: int
+    cause: Cause
+
+
 class ChildFailed(msgspec.Struct, frozen=True):
     """The incarnation ended unasked; the next attempt is in `retry_in` seconds."""
 
@@ -98,6 +106,7 @@ class ChildStuck(msgspec.Struct, frozen=True):
 Event = (
     ChildStarting
     | ChildReady
+    | ChildInterrupted
     | ChildFailed
     | ChildParked
     | ChildHeld

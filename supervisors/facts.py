@@ -36,6 +36,13 @@ class Exited(msgspec.Struct, frozen=True):
     cause: Cause
 
 
+class Interrupted(msgspec.Struct, frozen=True):
+    """The incarnation serves no more for now: it has lost something that it is getting again by itself."""
+
+    generation: int
+    cause: Cause
+
+
 class Due(msgspec.Struct, frozen=True):
     """The timer armed after that generation has run out."""
 
@@ -64,7 +71,7 @@ class Stop(msgspec.Struct, frozen=True):
     """The child is no longer wanted."""
 
 
-Fact = Start | Ready | Proven | Exited | Due | Demand | Resume | Recycle | Rest | Stop
+Fact = Start | Ready | Proven | Interrupted | Exited | Due | Demand | Resume | Recycle | Rest | Stop
 
 
 # --- commands: what must be done

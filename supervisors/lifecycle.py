@@ -9,6 +9,8 @@ The theory of operation:
 
 * Being `UP` is earned. A new incarnation is `STARTING` until it says `Ready` itself; that it runs, or is
   connected, proves nothing.
+* An incarnation that has lost what it serves with, and gets it again by itself, is `STARTING` meanwhile
+  (`Interrupted`). That is no failure, unless it ends: then it has failed before it was ready.
 * An incarnation that ends unasked is a failure, and consecutive failures are counted. The count starts
   again after `healthy_after` seconds in `UP`, or as soon as an incarnation is `Proven`, by work that it has
   done for a caller; never for being up, so that a child that connects and dies in a loop still backs off.
@@ -49,6 +51,7 @@ from supervisors.events import (
     Cause,
     ChildFailed,
     ChildHeld,
+    ChildInterrupted,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -65,6 +68,7 @@ from supervisors.facts import (
     Exited,
     Fact,
     Halt,
+    Interrupted,
     Proven,
     Ready,
     Recycle,
@@ -178,6 +182,21 @@ def _up(state: ChildState, _fact: Ready, moment: Moment) -> Step:
         probed_at=float("-inf"),
         alike=0,
         readied=state.readied + 1,
+    )
+    return state, [Announce(event)]
+
+
+def _interrupted(state: ChildState, fact: Interrupted, moment: Moment) -> Step:
+    """It serves no more, and will by itself."""
+    event = ChildInterrupted(state.child, state.generation, fact.cause)
+    failures = 0 if _was_healthy(state, moment) else state.failures
+    state = replace(
+        state,
+        phase=Phase.STARTING,
+        failures=failures,
+        attempt_at=moment.now,
+        up_since=None,
+        cause=fact.cause,
     )
     return state, [Announce(event)]
 
@@ -337,7 +356,14 @@ def _done(state: ChildState, _fact: object, _moment: Moment) -> Step:
 TABLE: Final[dict[Phase, dict[type, Handler]]] = {
     Phase.IDLE: {Start: _attempt, Demand: _attempt, Resume: _resume, Stop: _done},
     Phase.STARTING: {Ready: _up, Exited: _ended, Recycle: _recycle, Stop: _stop},
-    Phase.UP: {Proven: _proven, Exited: _ended, Recycle: _recycle, Rest: _rest, Stop: _stop},
+    Phase.UP: {
+        Proven: _proven,
+        Interrupted: _interrupted,
+        Exited: _ended,
+        Recycle: _recycle,
+        Rest: _rest,
+        Stop: _stop,
+    },
     Phase.WAITING: {Due: _due, Demand: _hasten, Resume: _resume, Stop: _done},
     Phase.PARKED: {Due: _due, Demand: _probe, Resume: _resume, Stop: _done},
     Phase.STOPPING: {

@@ -52,6 +52,7 @@ class ManagedChild:
             generation,
             lambda number: self._feed(self, facts.Ready(number)),
             lambda number: self._feed(self, facts.Proven(number)),
+            lambda number, cause: self._feed(self, facts.Interrupted(number, cause)),
         )
         self._scope = anyio.CancelScope()
         tasks.start_soon(self._run, self._incarnation, self._scope, name=self.spec.name)

@@ -24,6 +24,7 @@ from tests.faults.hostile import MANY_CALLS, HostileSeen, perform_hostile
 from tests.faults.hostile_mcpx import House
 from tests.faults.kills import Kills, judge_times, kill_again_and_again
 from tests.faults.load import Load
+from tests.faults.long_lives import LongLife, expiries, leaks
 from tests.faults.rows import ROWS
 from tests.faults.rows_hostile import HOSTILE_ROWS
 from tests.faults.soak import soak
@@ -54,6 +55,20 @@ from tests.faults.table import Play, perform
     metavar="CALLS",
     help="Make so many calls from eight clients, kill servers and the daemon, and look into the audit log.",
 )
+@click.option(
+    "--leaks",
+    "leaky",
+    type=click.IntRange(min=100),
+    metavar="CALLS",
+    help="Have a server leak 10 MB at each of so many calls, with limits.memory; an hour has 36000.",
+)
+@click.option(
+    "--expiries",
+    "expiring",
+    type=click.FloatRange(min=5),
+    metavar="SECONDS",
+    help="Make 20 calls a second, for so long, to a server whose tokens expire after 5 s.",
+)
 @click.option("--list", "as_list", is_flag=True, help="Name the rows and play none.")
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, for docs/faults.md.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
@@ -63,6 +78,8 @@ def main(
     kills: int | None,
     audited: int | None,
     *,
+    leaky: int | None,
+    expiring: float | None,
     hostile: bool,
     as_list: bool,
     as_json: bool,
@@ -81,6 +98,10 @@ def main(
             sys.exit(_kills(anyio.run(kill_again_and_again, kills), as_json=as_json))
         if audited is not None:
             sys.exit(_audit(anyio.run(audit_soak, audited), as_json=as_json))
+        if leaky is not None:
+            sys.exit(_long_life(anyio.run(leaks, leaky), as_json=as_json))
+        if expiring is not None:
+            sys.exit(_long_life(anyio.run(expiries, expiring), as_json=as_json))
         sys.exit(_tables(only or "", rows, as_json=as_json, as_markdown=markdown))
 
 
@@ -147,6 +168,14 @@ def _audit(soaked: AuditSoak, *, as_json: bool) -> int:
     else:
         report.show_audit(soaked, Console())
     return int(bool(soaked.problems))
+
+
+def _long_life(life: LongLife, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(msgspec.json.encode(life))
+    else:
+        report.show_long_life(life, Console())
+    return int(bool(life.problems))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,6 @@ __all__ = [
     "perform_hostile",
     "show_hostile",
 ]
-ROW_S = 40.0  # for one row; beyond, it has failed
 MANY_CALLS = 200  # of the neighbour, for a p99 that means something
 SETTLED_S = 8.0  # for the servers of a row to be ready or to have failed
 LOOK_S = 0.02
@@ -144,9 +143,9 @@ class Hostile:
         """What `status` says of a server's state."""
         return str((await anyio.to_thread.run_sync(self.mcpx.status, server))["state"])
 
-    async def becomes(self, state: str, server: str = "s") -> None:
+    async def becomes(self, state: str, server: str = "s", *, within_s: float = ANSWER_S) -> None:
         """Wait until a server is in that state."""
-        with anyio.fail_after(ANSWER_S):
+        with anyio.fail_after(within_s):
             while await self.state(server) != state:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(LOOK_S)
 
@@ -185,11 +184,11 @@ class Hostile:
                 await client.hello(**hello)
             yield client
 
-    async def http_client(self, *, greeted: bool = True) -> HttpClient:
-        """A raw client at the HTTP endpoint."""
-        client = HttpClient(*self.mcpx.http())
+    async def http_client(self, *, greeted: bool = True, path: str = "/mcp", **hello: Any) -> HttpClient:
+        """A raw client at the HTTP endpoint, or at that of one server."""
+        client = HttpClient(*self.mcpx.http(), path)
         if greeted:
-            await client.hello()
+            await client.hello(**hello)
         return client
 
     @asynccontextmanager
@@ -300,7 +299,7 @@ async def perform_hostile(
         mcpx = await anyio.to_thread.run_sync(house.open, row.settings)
         on = Hostile(seen, mcpx, brief=brief)
         async with judged(on, row.log_lines, calls=calls):
-            with anyio.fail_after(ROW_S):
+            with anyio.fail_after(row.within_s):
                 await row.play(on)
     except Exception as error:  # noqa: BLE001 - the boundary: a mistake of a row is a problem of that row
         seen.problems += [f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error)]

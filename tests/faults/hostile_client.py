@@ -184,8 +184,9 @@ def exec_line(request_id: int, server: str, tool: str, arguments: bytes = b"{}")
 class HttpClient:
     """One session at the HTTP endpoint; each request has a connection of its own."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, path: str = "/mcp") -> None:
         self.port = port
+        self._path = path
         self._headers = {
             "Host": f"127.0.0.1:{port}",
             "Authorization": f"Bearer {token}",
@@ -205,7 +206,9 @@ class HttpClient:
     async def open_raw(self, body: bytes, *, method: str = "POST", **headers: str) -> anyio.abc.SocketStream:
         """The same with any bytes as the body."""
         lines = [f"{name}: {value}" for name, value in {**self._headers, **headers}.items()]
-        head = "\r\n".join([f"{method} /mcp HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""])
+        head = "\r\n".join(
+            [f"{method} {self._path} HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""]
+        )
         stream = await anyio.connect_tcp("127.0.0.1", self.port)
         await stream.send(head.encode() + body)
         return stream
@@ -235,9 +238,9 @@ class HttpClient:
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}}
         return Answer((await self.post(message, **more))[1])
 
-    async def hello(self) -> Answer:
-        """Shake hands."""
-        told = await self.request("initialize", HELLO)
+    async def hello(self, **more: Any) -> Answer:
+        """Shake hands; `more` goes into the params."""
+        told = await self.request("initialize", {**HELLO, **more})
         await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return told
 

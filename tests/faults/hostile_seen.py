@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 PROMISED_S = 0.1  # the neighbour's p99 on a quiet machine
+ROW_S = 40.0  # for one row; beyond, it has failed
 LINES = 100  # of the log in a row, unless it names another figure
 MEMORY_MB = 32.0  # unless a row names another figure
 Play = Callable[[Any], Awaitable[None]]
@@ -53,6 +54,8 @@ class Row(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     in_suite: bool = True
     """Whether the test suite plays it, or `scripts/faults` alone: for those that take long."""
+    within_s: float = ROW_S
+    """For the row; beyond, it has failed."""
 
 
 class HostileFaults(dict[str, Row]):
@@ -65,12 +68,13 @@ class HostileFaults(dict[str, Row]):
         memory_mb: float = MEMORY_MB,
         log_lines: int = LINES,
         in_suite: bool = True,
+        within_s: float = ROW_S,
         **settings: Any,
     ) -> Callable[[Play], Play]:
         """Register a row."""
 
         def register(play: Play) -> Play:
-            self[fault] = Row(play, memory_mb, log_lines, settings, in_suite)
+            self[fault] = Row(play, memory_mb, log_lines, settings, in_suite, within_s)
             return play
 
         return register

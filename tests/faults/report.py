@@ -9,6 +9,7 @@ from tests.faults.audit_soak import AuditSoak
 from tests.faults.hostile import HostileSeen
 from tests.faults.kills import Kills
 from tests.faults.load import Load
+from tests.faults.long_lives import LongLife
 from tests.faults.stage import Seen
 
 WIDTH = 112
@@ -105,6 +106,26 @@ def show_load(load: Load, console: Console) -> None:
     ):
         console.print(f"{name:22}{value}", highlight=False)
     for problem in load.problems:
+        console.print(problem, style="red", markup=False)
+
+
+def show_long_life(life: LongLife, console: Console) -> None:
+    """What happened in a long life."""
+    failed = ", ".join(f"{number} {said}" for said, number in life.failed.items()) or "none"
+    what = f"{life.starts:,}" + (f", of {life.expected:,} that there were" if life.expected else "")
+    for name, value in (
+        ("time", f"{life.seconds:.0f} s"),
+        ("calls", f"{life.calls:,}, answered {life.answered:,}, the slowest after {life.slowest_s:.2f} s"),
+        ("failed", failed),
+        ("values fetched" if life.expected else "processes", what),
+        ("effects twice", str(life.duplicated)),
+        ("answered, not done", str(life.lost)),
+        ("done, said not sent", str(life.denied)),
+        ("most memory", f"{life.peak_mb:,.0f} MB" if life.peak_mb else "-"),
+        ("left over", str(life.left)),
+    ):
+        console.print(f"{name:22}{value}", highlight=False)
+    for problem in life.problems:
         console.print(problem, style="red", markup=False)
 
 

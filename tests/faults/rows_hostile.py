@@ -7,6 +7,7 @@ from typing import Final
 from tests.faults import (
     rows_hostile_arguments,
     rows_hostile_clients,
+    rows_hostile_desk,
     rows_hostile_display,
     rows_hostile_floods,
     rows_hostile_http,
@@ -37,4 +38,5 @@ HOSTILE_ROWS: Final[dict[str, Row]] = {
     **rows_hostile_secrets.faults,
     **rows_hostile_display.faults,
     **rows_hostile_odd.faults,
+    **rows_hostile_desk.faults,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import sys
 
 import anyio.to_thread
@@ -125,13 +126,19 @@ async def slow_schemas(on: Hostile) -> None:
 @faults.row("300, 700 and 900 tools on one server beside small ones")
 async def many_tools(on: Hostile) -> None:
     for count in (300, 700, 900):
-        servers = {f"good{n}": on.stdio(f"good{n}-{count}") for n in range(3)}
+        small = [f"small_{n}" for n in range(3)]  # servers that are alike are grouped
+        servers = {
+            name: on.stdio(f"{name}-{count}", tools=[{"name": name, "inputSchema": PLAIN}]) for name in small
+        }
         tools = [{"name": f"one_of_many_tools_{n}", "inputSchema": PLAIN} for n in range(count)]
         await on.add(s=on.stdio(f"s-{count}", tools=tools), **servers)
         async with on.client() as client:
             listed = (await client.request("tools/list")).result["tools"]
             shown = "\n".join(each["description"] for each in listed)
-            on.check(shown.count("echo()") >= 4, f"beside {count} tools the others are cut: {shown[:600]}")
+            on.check(
+                len(re.findall(r"small_\d\(\)|echo\(\)", shown)) >= 4,
+                f"beside {count} tools the others are cut: {shown[:600]}",
+            )
             reading = next(each for each in listed if each["name"] == "resources")["annotations"]
             on.check(reading["openWorldHint"], "resources says that it cannot reach the open world")
             on.answered(await client.exec("s", "one_of_many_tools_1"), "one_of_many_tools_1 by")

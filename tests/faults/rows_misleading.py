@@ -42,7 +42,7 @@ async def listing(client: Client) -> str:
 
 @faults.row("a tool name of 200,000 letters")
 async def monstrous_name(on: Hostile) -> None:
-    servers = {f"good{n}": on.stdio(f"good{n}", tools=[GOOD]) for n in range(3)}
+    servers = {f"good{n}": on.stdio(f"good{n}", tools=[GOOD | {"name": f"echo_{n}"}]) for n in range(3)}
     tools = [{"name": "x" * 200_000, "inputSchema": PLAIN}, {"name": "echo", "inputSchema": PLAIN}]
     await on.add(s=on.stdio(tools=tools), **servers)
     async with on.client() as client:
@@ -55,7 +55,7 @@ async def monstrous_name(on: Hostile) -> None:
 
 @faults.row("2,000 tools on one server")
 async def crowded_listing(on: Hostile) -> None:
-    servers = {f"good{n}": on.stdio(f"good{n}", tools=[GOOD]) for n in range(3)}
+    servers = {f"good{n}": on.stdio(f"good{n}", tools=[GOOD | {"name": f"echo_{n}"}]) for n in range(3)}
     tools = [
         {"name": f"a_tool_with_a_name_{n}", "description": "x" * 200, "inputSchema": PLAIN}
         for n in range(2000)

@@ -26,7 +26,7 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config
 from mcpx.errors import CallError, Code
 from tests.faults import traces
-from tests.mcpx.scripted import Ears, Watch, config_of, open_watched
+from tests.mcpx.scripted import STARTED_QUICKLY, Ears, Watch, config_of, open_watched
 
 SERVER = Path(__file__).with_name("wicked_server.py")
 PATIENCE_S = 15.0
@@ -80,7 +80,7 @@ class Seen:
 
 def wicked(mode: str, folder: Path, mark: str, *, times: int = 1, **settings: Any) -> dict[str, Any]:
     """A config entry for the wicked server."""
-    args = ["-S", "-E", str(SERVER), mode, str(folder), str(times)]
+    args = [*STARTED_QUICKLY, str(SERVER), mode, str(folder), str(times)]
     env = {traces.MARK: mark}
     return {"command": sys.executable, "args": args, "env": env, "restart": RESTART, **settings}
 

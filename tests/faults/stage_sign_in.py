@@ -22,8 +22,9 @@ from mcpx.oauth.errors import Problem, SignInError
 from tests.faults import traces
 from tests.faults.stage import Neighbour, Seen
 from tests.mcpx.oauth.scripted_issuer import Fault, ScriptedIssuer, scripted_issuer
-from tests.mcpx.oauth.signing_in import free_port, sign_in
+from tests.mcpx.oauth.signing_in import sign_in
 from tests.mcpx.scripted import Watch, config_of, entry, open_watched
+from tests.ports import free_port
 
 PATIENCE_S = 20.0
 SOON_S = 2.0  # for what takes milliseconds

@@ -14,13 +14,16 @@ Standard library only, and little of it, so that it starts in 30 ms. Imports not
 
 from __future__ import annotations
 
+import _signal as signal  # signal imports enum
 import json
 import os
-import signal
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from os.path import exists  # pathlib and typing take as long to import as the rest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LAST_WORDS = b"these are my last words\n"
 LONG = 100_000_000  # bytes of a line
@@ -47,17 +50,18 @@ TOOLS = ["act", "echo", "count", "hang", "busy", *HINTS]
 class WickedServer:
     """One session over the standard streams."""
 
-    def __init__(self, mode: str, folder: Path, times: int) -> None:
+    def __init__(self, mode: str, folder: str, times: int) -> None:
         self.mode = mode
         self.folder = folder
-        with (folder / "starts").open("ab") as starts:
+        with open(f"{folder}/starts", "ab") as starts:
             starts.write(b".")
             self.incarnation = starts.tell()
-        self.wicked = self.incarnation <= times and not (folder / "cured").exists()
+        self.wicked = self.incarnation <= times and not exists(f"{folder}/cured")
         self.tools = [*TOOLS, f"tool_{self.incarnation}"] if mode == "new_tools" else TOOLS
+        self.hoarded: list[bytes] = []  # memory that it never gives back
         self.pending: Any = None  # a call that is answered after the next listing
-        ears = folder / "ears"
-        self.ears = os.open(ears, os.O_RDWR | os.O_APPEND) if ears.exists() else None
+        ears = f"{folder}/ears"
+        self.ears = os.open(ears, os.O_RDWR | os.O_APPEND) if exists(ears) else None
 
     def worst(self, moment: str, *arguments: Any) -> bool:
         """Do what the mode does at this moment; whether it does anything."""
@@ -148,13 +152,15 @@ class WickedServer:
     def on_tools_call(self, request_id: Any, params: dict[str, Any]) -> None:
         name, arguments = params["name"], params.get("arguments") or {}
         if name == "count":
-            with (self.folder / "counted").open("ab", buffering=0) as counted:
+            with open(f"{self.folder}/counted", "ab", buffering=0) as counted:
                 counted.write(f"{arguments['key']}\n".encode())
         self.note("call", tool=name, incarnation=self.incarnation)
         if name.startswith("hang") and not (name in HINTS and self.incarnation > 1):
             return
         if name == "count":
             time.sleep(arguments.get("seconds", 0))
+            if hoard := arguments.get("hoard"):
+                self.hoarded.append(b"x" * hoard)
         if name == "busy":
             self.be_busy(arguments, (params.get("_meta") or {}).get("progressToken"))
         if name != "act" or not self.worst("call", request_id):
@@ -174,7 +180,7 @@ class WickedServer:
         sys.exit(3)
 
     def start_breakable(self) -> None:
-        if (self.folder / "broken").exists():
+        if exists(f"{self.folder}/broken"):
             sys.exit(5)
 
     def start_stubborn(self) -> None:
@@ -263,4 +269,4 @@ class WickedServer:
 
 
 if __name__ == "__main__":
-    WickedServer(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1).run()
+    WickedServer(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1).run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,17 @@ from mcpx.cli.options import (
     json_option,
     with_config,
 )
-from mcpx.cli.printing import NO_WRAP, echo, print_table
-from mcpx.core.config import load
+from mcpx.cli.printing import NO_WRAP, Columns, duration, echo, print_table
+from mcpx.core.config import load, read_config
+from mcpx.core.config.document import as_text
+from mcpx.core.config.reading import fetched_values
+from mcpx.core.daemon.control_client import request
 from mcpx.core.policy.profiles import check_endpoint
 from mcpx.core.policy.tokens import issue, load_named
 from mcpx.core.policy.tokens import revoke as revoke_token
 from mcpx.core.running import keychain
 from mcpx.core.system.endpoint import Endpoint
+from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint
 
@@ -173,18 +178,61 @@ def set_secret(name: str, config_path: str | None) -> None:
     echo(f"a daemon that runs takes it in with: mcpx reload{config_hint(config_file(config_path))}", err=True)
 
 
-@secret.command("list", short_help="Their names.")
+@secret.command("list", short_help="Their names, and how old they are.")
 @with_config
 @json_option
-def list_secrets(*, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001 - click passes it by name
-    """List the names that were set with mcpx secret set. Values are never shown."""
-    names = keychain.names()
+def list_secrets(*, config_path: str | None, as_json: bool) -> None:
+    """List the names that were set with mcpx secret set, and how old each value is that servers use.
+
+    Values of ${keychain:...}, ${cmd:...} and env_file are fetched at each start of a server, and when one
+    over HTTP refuses them. Values are never shown.
+    """
+    names, values = keychain.names(), _fetched(config_path)
     if as_json:
-        echo(json.dumps({"secrets": names}))
-    elif not names:
-        echo("no secret was set; begin with: mcpx secret set NAME", err=True)
+        echo(json.dumps({"secrets": list(names), "set": names, "values": values}))
+        return
+    if names:
+        rows = [[name, _local(datetime.fromisoformat(at)) if at else "-"] for name, at in names.items()]
+        print_table({"name": NO_WRAP, "set": NO_WRAP}, rows)
     else:
-        echo("\n".join(names))
+        echo("no secret was set; begin with: mcpx secret set NAME", err=True)
+    if values:
+        echo("")
+        headers: Columns = {
+            "server": NO_WRAP,
+            "value": {"overflow": "ellipsis"},
+            "fetched": {},
+            "changed": {},
+        }
+        print_table(headers, [_value_row(each) for each in values])
+
+
+def _fetched(config_path: str | None) -> list[dict[str, Any]]:
+    """The values that the entries of servers fetch, each with how old it is in the daemon, if one runs."""
+    file = config_file(config_path)
+    try:
+        values = fetched_values(as_text(read_config(file).data, where=str(file)), str(file))
+    except MCPXError:
+        return []
+    ages: dict[str, Any] = {}
+    if values:
+        with suppress(MCPXError):
+            ages = (request(daemon_paths(str(file)), {"mcpx": "secrets"}) or {}).get("fetched", {})
+    return [
+        {"server": server, "value": value, **ages.get(server, {})}
+        for server, found in values.items()
+        for value in found
+    ]
+
+
+def _value_row(value: dict[str, Any]) -> list[str]:
+    """A row of the table: of a server without a daemon, its value was not fetched."""
+    if "fetched_s" not in value:
+        return [value["server"], value["value"], "not by a daemon", "-"]
+    fetched = f"{duration(value['fetched_s'])} ago"
+    if problem := value.get("problem"):
+        fetched = f"failed {fetched}: {problem}"
+    return [value["server"], value["value"], fetched, f"{duration(value['changed_s'])} ago"]
 
 
 @secret.command(short_help="Remove one.")

@@ -7,6 +7,7 @@ that nobody named in full is never given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
@@ -15,10 +16,10 @@ from msgspec import Meta
 
 from mcpx.core.system.environment import BASIC, UNASKED, given_unasked, loads_code
 
-_OF_KEYS: Final = (
-    *("KEY", "TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "COOKIE", "PRIVATE", "BEARER"),
-    *("AUTHORIZATION", "_AUTH", "AUTH_", "_PAT"),
-)
+_in_keys: Final = re.compile(
+    "KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|BEARER|AUTHORIZATION|_AUTH|AUTH_"
+    "|_(?:PAT|PASS|PWD|CREDS)(?:_|$)"
+).search
 _OF_MCPX: Final = "MCPX_"
 Inherit = Literal["all", "none"] | tuple[Annotated[str, Meta(min_length=1)], ...]
 """The setting `inherit`: names, patterns of names, and the words all and none among them or alone."""
@@ -26,8 +27,7 @@ Inherit = Literal["all", "none"] | tuple[Annotated[str, Meta(min_length=1)], ...
 
 def is_key(name: str) -> bool:
     """Return True if a variable of that name is a key, and not one of `UNASKED`."""
-    written = name.upper()
-    return name not in UNASKED and any(part in written for part in _OF_KEYS)
+    return name not in UNASKED and _in_keys(name.upper()) is not None
 
 
 def without_password(value: str) -> str:

@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 from mcpx.core.running.bounded import OutOfBounds, run
@@ -91,7 +92,7 @@ def put(name: str, value: str, service: str = SERVICE) -> None:
     with _translating():
         _keyring().set_password(service, name, value)
     if service == SERVICE:
-        _note({*names(), name})
+        _note(names() | {name: datetime.now(UTC).isoformat(timespec="seconds")})
 
 
 def remove(name: str, service: str = SERVICE) -> bool:
@@ -105,22 +106,25 @@ def remove(name: str, service: str = SERVICE) -> bool:
         if is_there:
             _keyring().delete_password(service, name)
     if service == SERVICE and name in names():
-        _note(set(names()) - {name})
+        _note({each: when for each, when in names().items() if each != name})
     return is_there
 
 
-def names() -> list[str]:
-    """The names that were set here."""
+def names() -> dict[str, str]:
+    """The names that were set here, and when (ISO 8601); empty where an older MCPX has not noted that."""
     try:
-        return sorted(str(each) for each in json.loads(_file().read_bytes()))
-    except (OSError, ValueError, TypeError):  # there is none
-        return []
+        found = json.loads(_file().read_bytes())
+    except (OSError, ValueError):  # there is none
+        return {}
+    if not isinstance(found, dict):
+        found = dict.fromkeys(map(str, found), "") if isinstance(found, list) else {}
+    return {name: str(when) for name, when in sorted(found.items())}
 
 
-def _note(names: set[str]) -> None:
+def _note(names: dict[str, str]) -> None:
     with suppress(OSError):  # it is for the list alone
         ensure_folder(_file().parent)
-        replace_file(_file(), json.dumps(sorted(names)).encode())
+        replace_file(_file(), json.dumps(names).encode())
 
 
 def _file() -> Path:

@@ -9,7 +9,8 @@ is that of a terminal of the same person, who has put something before them (a v
 
 A daemon serves clients of several logins, and may have been started where nothing was set. So clients say
 what their own environment has of the variables that every server is given (`ClientVariables`): what belongs
-to a login is that of the client that attached last, and what is set nowhere else is likewise a client's.
+to a login is that of the client that attached last, and what is set nowhere else is likewise a client's. A
+process that belongs to one client has the logins of that client and of no other (`Environment.of_client`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from mcpx.core.running.login_shell import ANSWER_TIMEOUT_S, Answer, LoginShell, 
 from mcpx.core.system.environment import CHILD_MARK, LOGINS, UNASKED, Login, as_written
 
 OF_CLIENT: Final = "the client that attached last"
+OF_OWN_CLIENT: Final = "its client"
 OF_STARTER: Final = "the program that started MCPX"
 
 
@@ -51,7 +53,7 @@ class Environment:
     Any two are equal: what the variables mean for a server is in its transport, and in what `find` finds.
     """
 
-    __slots__ = ("_of_clients", "_of_shell", "is_of_person", "problem", "shell", "variables")
+    __slots__ = ("_client", "_of_clients", "_of_shell", "is_of_person", "problem", "shell", "variables")
 
     def __init__(
         self,
@@ -62,9 +64,10 @@ class Environment:
         is_of_person: bool = True,
         of_shell: Collection[str] = (),
         of_clients: Collection[str] = (),
+        client: str = OF_CLIENT,
     ) -> None:
         self.variables = variables
-        self._of_shell, self._of_clients = of_shell, of_clients
+        self._of_shell, self._of_clients, self._client = of_shell, of_clients, client
         self.is_of_person = is_of_person
         """Whether it was made by `person`, and not for a look at a configuration."""
         self.shell = shell
@@ -107,22 +110,39 @@ class Environment:
 
     def _source_of(self, name: str) -> str:
         if name in self._of_clients:
-            return OF_CLIENT
+            return self._client
         return f"the login shell {self.shell}" if name in self._of_shell else OF_STARTER
 
     def with_clients(self, clients: ClientVariables) -> Environment:
         """Return this environment with what the clients add to it."""
         variables = clients.merged_with(self.variables)
-        if variables == self.variables:
-            return self
-        added = {name for name, value in variables.items() if self.variables.get(name) != value}
+        return self if variables == self.variables else self._with(variables, OF_CLIENT)
+
+    def of_client(self, said: Mapping[str, str]) -> Environment:
+        """Return this environment as it is for the client that has said these variables of its own.
+
+        Each login is the client's: where it has none, what the login shell sets counts, and nobody else's.
+        """
+        said = usable(said)
+        variables = dict(self.variables)
+        for login in LOGINS:
+            kept = self._of_shell if not _has(said, login) else ()
+            for name in login.names:
+                if name not in kept:
+                    variables.pop(name, None)
+                if _has(said, login) and name in said:
+                    variables[name] = said[name]
+        return self._with({**said, **variables}, OF_OWN_CLIENT)
+
+    def _with(self, variables: Mapping[str, str], client: str) -> Environment:
         return Environment(
             variables,
             shell=self.shell,
             problem=self.problem,
             is_of_person=self.is_of_person,
             of_shell=self._of_shell,
-            of_clients=added,
+            of_clients={name for name, value in variables.items() if self.variables.get(name) != value},
+            client=client,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -190,6 +210,11 @@ def own(environ: Mapping[str, str] = os.environ) -> Environment:
     return Environment(variables, is_of_person=False)
 
 
+def usable(said: Mapping[str, str]) -> dict[str, str]:
+    """Return what a client has said, without variables that no server is given."""
+    return {name: said[name] for name in UNASKED if name in said and "\0" not in said[name]}
+
+
 class ClientVariables:
     """The variables that attached clients have said: those of a login of the last that is there."""
 
@@ -202,8 +227,7 @@ class ClientVariables:
     def attach(self, variables: Mapping[str, str]) -> int:
         """Take in the variables of a client, but for those that no server is given; return its number."""
         number = next(self._numbers)
-        said = {name: variables[name] for name in UNASKED if name in variables}
-        self._attached[number] = {name: value for name, value in said.items() if "\0" not in value}
+        self._attached[number] = usable(variables)
         self._left = {}
         self._choose()
         return number
@@ -261,14 +285,15 @@ class InForce:
         self.environment = environment
         self.clients = ClientVariables()
 
-    def value(self) -> Environment:
-        """Return the environment, with what clients add to it."""
-        return (own() if self.environment is None else self.environment).with_clients(self.clients)
+    def value(self, said: Mapping[str, str] | None = None) -> Environment:
+        """Return the environment, with what clients add to it; or the one client that has `said` that."""
+        environment = own() if self.environment is None else self.environment
+        return environment.with_clients(self.clients) if said is None else environment.of_client(said)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Have it found by `in_force`."""
-        before = _current.set(self)
+    def entered(self, said: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Have it found by `in_force`, as it is for all or for one client."""
+        before = _current.set((self, said))
         try:
             yield
         finally:
@@ -276,7 +301,9 @@ class InForce:
 
 
 _of_process: Final = InForce()  # for what runs in no hub: the first processes of a daemon, the keychain
-_current: Final[ContextVar[InForce]] = ContextVar("environment in force", default=_of_process)
+_current: Final[ContextVar[tuple[InForce, Mapping[str, str] | None]]] = ContextVar(
+    "environment in force", default=(_of_process, None)
+)
 
 
 def put_in_force(environment: Environment | None, clients: ClientVariables | None = None) -> None:
@@ -296,7 +323,8 @@ def with_clients(environment: Environment) -> Environment:
 
 def in_force() -> Environment:
     """The environment that servers are started in."""
-    return _current.get().value()
+    environment, said = _current.get()
+    return environment.value(said)
 
 
 def _asking(shell: LoginShell, *, anew: bool) -> _Asked:

@@ -1,7 +1,7 @@
 """Secrets that stand outside the configuration: `${keychain:NAME}` and `${cmd:COMMAND}`.
 
-Each is fetched once for as long as this process lives, whether it was had or not: a keychain or a password
-manager may ask the person for each. `forget` has it fetched again. Commands, and the program that looks into
+Each is fetched once for as long as this process lives, whether it was had or not, unless it is wanted anew: a
+keychain or a password manager may ask the person for each. Commands, and the program that looks into
 the keychain, run with the variables of the person, side by side, without standard input, and are killed with
 their process group at the limit. What they print is in no error and no log.
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
@@ -43,30 +44,56 @@ class SecretProblem(Exception):
 
 
 _known: Final[dict[Reference, str | SecretProblem]] = {}
+_fetching: Final[dict[Reference, threading.Event]] = {}  # by some thread, which sets it when that is over
+_lock: Final = threading.Lock()
 
 
-def forget(references: Iterable[Reference]) -> None:
-    """Have these fetched again."""
-    for each in references:
-        _known.pop(each, None)
+def fetch(
+    references: Iterable[Reference], environment: Environment, *, anew: Collection[Reference] = ()
+) -> None:
+    """Fetch those of these that have not been, or are to be fetched `anew`, side by side.
 
-
-def fetch(references: Iterable[Reference], environment: Environment) -> None:
-    """Fetch those of these that have not been, side by side."""
-    unknown = [each for each in dict.fromkeys(references) if each not in _known]
-    if not unknown:
+    What another thread is fetching is waited for. Until there is a new value, the old one stands.
+    """
+    wanted = [each for each in dict.fromkeys(references) if each in anew or each not in _known]
+    if not wanted:
         return
+    over = threading.Event()
+    with _lock:
+        of_others = [_fetching[each] for each in wanted if each in _fetching]
+        own = [each for each in wanted if each not in _fetching]
+        _fetching.update(dict.fromkeys(own, over))
+    try:
+        _fetch(own, environment)
+    finally:
+        with _lock:
+            for each in own:
+                del _fetching[each]
+        over.set()
+    for event in of_others:
+        event.wait(TIMEOUT_S)
+
+
+def _fetch(references: Collection[Reference], environment: Environment) -> None:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few configurations hold secrets
 
-    names = [each.what for each in unknown if each.kind == "keychain"]
+    names = [each.what for each in references if each.kind == "keychain"]
     tasks: list[Callable[[], None]] = [
-        partial(_run, each, environment) for each in unknown if each.kind == "cmd"
+        partial(_run, each, environment) for each in references if each.kind == "cmd"
     ]
     if names:
         tasks.append(partial(_look_up, names, environment))
     with ThreadPoolExecutor(MAX_AT_ONCE) as threads:
         for done in [threads.submit(task) for task in tasks]:
             done.result()
+
+
+def shown(reference: Reference) -> str:
+    """A secret as a configuration names it; of a command the beginning, for its arguments may be secrets."""
+    if reference.kind == "keychain":
+        return f"${{keychain:{reference.what}}}"
+    program, *arguments = reference.what.split(None, 1) or [""]
+    return f"${{cmd:{program[:MAX_PROGRAM_CHARS]}{' ...' if arguments else ''}}}"
 
 
 def secret(reference: Reference) -> str:

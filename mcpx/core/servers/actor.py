@@ -12,7 +12,8 @@ For whom a session is says its `mode`, a value; there are no other kinds of sess
   so over HTTP it has one more session, in the era that the shared one is not in. Opened when a client first
   needs it; its catalogue is not shown. Over stdio, and where the entry says the era, there is none.
 * PER_CLIENT: one client's own (`sessions: per_client`), opened at its first call, in its era if the server
-  speaks it. Ends when the client leaves. Its catalogue is not shown.
+  speaks it. Ends when the client leaves; that of clients that do not say so (2026-07-28 over HTTP, known by
+  token and name), when it rests, as nobody has used it. Its catalogue is not shown.
 * PER_PROJECT: that of one project (`sessions: per_project`), shared by all clients in it, and opened at the
   first use there. Its transport has the project filled in. What it lists becomes the catalogue of the server,
   whose SHARED session is never started: it only keeps that. Ends when it rests, as nobody has used it.
@@ -29,6 +30,7 @@ restart in the queue, and the last catalogue stays. Nothing here decides about r
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -47,7 +49,7 @@ from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.health import Idleness, open_health
 from mcpx.core.servers.offers.catalogue_cache import CatalogueCache
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
+from mcpx.core.servers.ports import VANISHED_IDLE_STOP_S, Host, Mode, Owner, Supervised
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.servers.session.handshake import Attempts, Handshake
@@ -57,6 +59,9 @@ from mcpx.core.servers.transport.link import Hooks
 from mcpx.core.servers.upkeep import Upkeep
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase, Signal
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.transport.program import Program
 
 
 class Session(Supervised):
@@ -78,8 +83,10 @@ class Session(Supervised):
         self.project = None if client is None else client.project or ""
         """The folder for which it is, "" for none; None for one that is not for any in particular."""
         self._variables = {} if client is None else client.variables
+        self._vanishes = client is not None and client.vanishes
         super().__init__(server, host, mode, self._as_opened(mode, server.config))
         self.client = client if mode is Mode.PER_CLIENT else None
+        self.environment = None if self.client is None else self.client.environment
         self.asked_era = era
         self.idleness: Idleness | None = None
         """Knows if it is in use, while it serves."""
@@ -104,6 +111,8 @@ class Session(Supervised):
     def _as_opened(self, mode: Mode, config: ServerConfig) -> ServerConfig:
         """The entry as this session is opened: with its project filled in, and its client's variables."""
         config = _config_for(mode, config)
+        if self._vanishes and not config.idle_stop:
+            config = replace(config, idle_stop=VANISHED_IDLE_STOP_S)
         if self.project is None:
             return config
         runs_there = mode is Mode.PER_PROJECT
@@ -238,13 +247,25 @@ class Session(Supervised):
         await self._attempts.run(incarnation, partial(self._live, incarnation))
 
     async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
-        server, is_shared = self.server, self.mode is Mode.SHARED
-        if is_shared:
-            server.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
-        changes = self._changes = Signal()
         config = self.config
         if config.ages:
             config = self._as_opened(self.mode, await self.credentials.current())
+        try:
+            await self.serve(incarnation, config, partial(self._connect, incarnation, handshake))
+        finally:  # only now: the process has been terminated
+            self._ended()
+            self.server.server_log.close()
+
+    async def _connect(
+        self, incarnation: Incarnation, handshake: Handshake, config: ServerConfig, program: Program | None
+    ) -> None:
+        """Open one connection, and serve until it is lost or the supervisor asks to leave."""
+        server, is_shared = self.server, self.mode is Mode.SHARED
+        if is_shared:
+            server.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
+        if handshake.agreed is not None:  # on an earlier connection to the same program
+            handshake = Handshake(self._eras())
+        changes = self._changes = Signal()
         calls = Calls(config, server.counters, self.queue, incarnation.proven)
         relay = SessionRelay(
             self.name,
@@ -255,28 +276,25 @@ class Session(Supervised):
             client=self.client,
             from_mcpx=self.config.is_remote_mcpx,
         )
-        try:
-            async with open_session(
-                config,
-                handshake=handshake,
-                limit=self._limit,
-                hooks=Hooks(self._opened, self._malformed.record, server.server_log.write, changes.set),
-                changes=changes,
-                on_updated=self._on_updated,
-                relay=relay,
-                account=self._authorizer,
-                placing=self._placing,
-                on_long_start=None if self._has_been_ready else self.queue.start_takes_long,
-            ) as session:
-                await self.cache.list_all(session.client, incarnation.generation)
-                session.established()
-                server.known_eras.learn(handshake, of_main=is_shared)
-                incarnation.ready()
-                self._starting, self._has_been_ready = None, True
-                await self._serve(session, incarnation, calls, changes)
-        finally:  # only now: the process has been terminated
-            self._ended()
-            server.server_log.close()
+        async with open_session(
+            config,
+            handshake=handshake,
+            limit=self._limit,
+            hooks=Hooks(self._opened, self._malformed.record, server.server_log.write, changes.set),
+            changes=changes,
+            on_updated=self._on_updated,
+            relay=relay,
+            account=self._authorizer,
+            placing=self._placing,
+            program=program,
+            on_long_start=None if self._has_been_ready else self.queue.start_takes_long,
+        ) as session:
+            await self.cache.list_all(session.client, incarnation.generation)
+            session.established()
+            server.known_eras.learn(handshake, of_main=is_shared)
+            incarnation.ready()
+            self._starting, self._has_been_ready = None, True
+            await self._serve(session, incarnation, calls, changes)
 
     async def _serve(
         self, session: UpstreamSession, incarnation: Incarnation, calls: Calls, changes: Signal

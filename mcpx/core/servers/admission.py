@@ -58,7 +58,7 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
 
 def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
     """Refuse a call without approval: it was not asked about, or the tool is not what it was then."""
-    tool = info.tools.get(call.name)
+    tool = _tool(info, call.name)
     if tool is None or (rule := policy.must_agree(tool)) is None or call.approved == form_of(tool):
         return None
     named = f"{shown_name(tool.name)} of {shown_server(info.name)}"
@@ -70,8 +70,12 @@ def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallE
 
 
 def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
-    tool = info.tools.get(call.name)
+    tool = _tool(info, call.name)
     return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
+
+
+def _tool(info: ServerInfo, name: str) -> ToolInfo | None:
+    return None if info.catalogue is None else info.catalogue.tool(name)
 
 
 def is_safe(tool: ToolInfo) -> bool:

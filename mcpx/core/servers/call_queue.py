@@ -21,8 +21,8 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import Request, size_of, tool_of
 from mcpx.core.servers.call_errors import unavailable
-from mcpx.core.servers.in_flight import Expiry
 from mcpx.core.telemetry.metrics import Counters
+from mcpx.core.wire.expiry import Expiry
 from mcpx.errors import CallError, Code
 from supervisors import (
     ActorRef,

@@ -13,6 +13,7 @@ the transport calls back meanwhile, because it has ended too, says nothing of an
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,13 +28,15 @@ from mcpx.core.config.profiles import fits
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.call_errors import call_error, error_unsent, server_died
 from mcpx.core.servers.call_queue import CallQueue
-from mcpx.core.servers.in_flight import Expiry, InFlight
+from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.servers.session.senders import Sender
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.core.servers.transport.link import ConnectionLost, Link
+from mcpx.core.servers.transport.process import EXIT_WAIT_S
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.channel import CAN_COUNT_UNREAD, after_turn
 from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.outgoing import ConnectionEnded
 from mcpx.errors import CallError, Code
 from supervisors import Envelope, Signal
@@ -229,12 +232,12 @@ class Calls:
         if self._wire.channel.congested:
             return False  # `_resume` is called when it has read
         is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
-        if is_idle or not CAN_COUNT_UNREAD or link.pid is None:
+        if is_idle or not CAN_COUNT_UNREAD or not link.by_pipe:
             return link.is_alive() and not link.is_doomed()
         return not link.lost.happened
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
-        if error is not None and self._is_of_the_loss(error):
+        if error is not None and self._is_of_the_loss(call, error):
             return
         if not isinstance(error, ConnectionDropped | NotExecuted):
             self.answered_at = time.monotonic()  # asyncio's clock
@@ -248,10 +251,21 @@ class Calls:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
 
-    def _is_of_the_loss(self, error: Exception) -> bool:
-        """True if an error says only that the connection has ended: `close` settles the call."""
+    def _is_of_the_loss(self, call: InFlight, error: Exception) -> bool:
+        """True if an error says only that the connection has ended: `close` settles the call.
+
+        Where MCPX has started the program behind the connection, that may be ending, and is waited for.
+        """
         lost = self._link.lost.happened and not isinstance(error, NotExecuted)
-        return lost or isinstance(error, ConnectionEnded)
+        if lost or isinstance(error, ConnectionEnded):
+            return True
+        if not self._link.by_program or not isinstance(error, ConnectionDropped):
+            return False
+        if call.was_dropped and not self._link.is_exiting():
+            return False
+        call.was_dropped = True
+        asyncio.get_running_loop().call_later(EXIT_WAIT_S, self._answered, call, None, error)
+        return True
 
     def _take_as_proof(self, error: Exception | None) -> None:
         """Report the server's first own answer to a client's call: it does its work."""

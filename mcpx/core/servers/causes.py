@@ -71,7 +71,8 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
     try:
         cause = _explained(error, config)
         text = cut(redactor_of(config)(cause.text), MAX_CAUSE_CHARS)
-        is_passing = cause.retryable and not cause.held and isinstance(config.transport, Http | Sse)
+        is_away = isinstance(config.transport, Http | Sse) and config.transport.program is None
+        is_passing = cause.retryable and not cause.held and is_away
         return replace(cause, text=paragraphs(text), passing=is_passing)  # it may quote the server
     except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
         contain(odd, "cause", server=config.name)
@@ -161,10 +162,10 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     """The connection has ended: how, and the last words of the process."""
     if not isinstance(leaf, ConnectionLost):
         return None
-    text, transport = str(leaf), config.transport
-    space = transport.limits.address_space if isinstance(transport, Stdio) else None
-    if leaf.lacks_command and isinstance(transport, Stdio) and space is None:
-        text += f": a command was not found on {_path(transport)}"
+    text, program = str(leaf), config.transport.program
+    space = program.limits.address_space if program is not None else None
+    if leaf.lacks_command and program is not None and space is None:
+        text += f": a command was not found on {_path(program)}"
         if isinstance(config, PeerConfig) or config.peer is not None:
             text += ", or there: ssh finds few programs, so give the whole path of mcpx on the other machine"
     if space is not None:  # a process that lacks memory ends in any way that it likes, and may not say why
@@ -178,13 +179,14 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     """The system has not started the command."""
-    if not isinstance(leaf, OSError) or not isinstance(config.transport, Stdio):
+    program = config.transport.program
+    if not isinstance(leaf, OSError) or program is None:
         return None
-    command, cwd = config.transport.command, config.transport.cwd
+    command, cwd = program.command, program.cwd
     if cwd is not None and leaf.filename == cwd:
         return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
     if isinstance(leaf, FileNotFoundError):
-        text = f"command not found: {command}{_where_it_was_sought(config.transport, config)}"
+        text = f"command not found: {command}{_where_it_was_sought(program, config)}"
         return Cause(text, retryable=False, error=leaf)
     if isinstance(leaf, PermissionError):
         return Cause(f"no permission to run {command}", retryable=False, error=leaf)

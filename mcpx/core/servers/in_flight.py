@@ -1,11 +1,10 @@
-"""Requests in flight: what is known of one until it is settled, if it may be sent again; the deadlines."""
+"""Requests in flight: what is known of one until it is settled, and if it may be sent again."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +14,6 @@ from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted,
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.telemetry.contained import contain
 from supervisors import Reply
-
-K = TypeVar("K")
 
 
 class Sent(Protocol):
@@ -43,6 +40,7 @@ class InFlight:
         "sent",
         "started",
         "timeout",
+        "was_dropped",
     )
 
     def __init__(self, request: Request, reply: Reply[msgspec.Raw], position: int | None) -> None:
@@ -56,6 +54,7 @@ class InFlight:
         self.on_progress = request.context.on_progress
         trace = request.context.trace
         self.endings: list[Callable[[], None]] = [] if trace is None else [trace.released]
+        self.was_dropped = False  # its connection was, and perhaps the server's program is ending
         self.never_seen = False  # the server was killed before it could see the bytes that it took
 
     @property
@@ -111,67 +110,3 @@ class InFlight:
         if unread is not None and self.position is not None:
             return self.position >= unread
         return self.sent is not None and self.sent.recall()
-
-
-class Expiry(Generic[K]):
-    """Calls `on_expiry` with each key that was not discarded within `seconds`, by one timer.
-
-    Because the timeout is the same for all, keys expire in the order in which they were added, and an
-    ordinary dict keeps that order: adding and discarding are dict operations, and the one timer only ever
-    looks at the oldest. A key that is renewed goes to the end.
-
-    `on_expiry` may add and discard keys. What it raises is logged; the other keys expire all the same.
-    """
-
-    def __init__(self, seconds: float, on_expiry: Callable[[K], None]) -> None:
-        self._seconds = seconds
-        self._on_expiry = on_expiry
-        self.deadlines: dict[K, float] = {}
-        """When each key expires, by the clock of the loop; the next one first."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-
-    def __len__(self) -> int:
-        return len(self.deadlines)
-
-    def __iter__(self) -> Iterator[K]:
-        """The keys, the next to expire first."""
-        return iter(self.deadlines)
-
-    def add(self, key: K) -> None:
-        """Start the timeout of `key`."""
-        self.deadlines[key] = self._loop.time() + self._seconds
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._expire)
-
-    def renew(self, key: K) -> None:
-        """Restart the timeout of `key`, if it is there."""
-        if self.deadlines.pop(key, None) is not None:
-            self.add(key)
-
-    def discard(self, key: K) -> bool:
-        """Remove `key`; return whether it was there."""
-        return self.deadlines.pop(key, None) is not None
-
-    def clear(self) -> list[K]:
-        """Remove all keys and stop the timer; return them, the oldest first."""
-        left = list(self.deadlines)
-        self.deadlines.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        return left
-
-    def _expire(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        while self.deadlines:
-            key, deadline = next(iter(self.deadlines.items()))
-            if deadline > now:
-                self._timer = self._loop.call_at(deadline, self._expire)
-                return
-            del self.deadlines[key]
-            try:
-                self._on_expiry(key)
-            except Exception as error:  # noqa: BLE001 - one key must not keep the others from expiring
-                contain(error, "expiry")

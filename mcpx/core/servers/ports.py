@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
-from mcpx.core.config import ServerConfig
+from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.requests import Request
 from mcpx.core.running import Inherited
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.call_rate import CallRate
+from mcpx.core.servers.causes import cause_of
 from mcpx.core.servers.credentials import Credentials, Renew
 from mcpx.core.servers.health import Health
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
@@ -39,11 +41,15 @@ from supervisors import Event, Incarnation, Supervisor
 
 if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Account, Authorizer
+    from mcpx.core.servers.transport.program import Program
 
+    Connect = Callable[[ServerConfig, Program | None], Awaitable[None]]
 
 SLOW_START_S: Final = 2.0  # of which more is said than that it starts
 SILENT_START_S: Final = 10.0  # the same where the server says nothing
 MAX_SAID_CHARS: Final = 200
+VANISHED_IDLE_STOP_S: Final = 900.0
+"""Seconds without use after which the session of a client ends that does not say when it leaves."""
 
 
 class Mode(Enum):
@@ -107,6 +113,9 @@ class Owner(Protocol):
     def info(self) -> ServerInfo:
         """The server as clients are shown it."""
 
+    async def await_program(self) -> Program | None:
+        """Wait for the program that the main session runs, and has it start if need be; None if in vain."""
+
     def is_kept_awake_by(self, session: Supervised) -> bool:
         """True if `session` must not rest, because another one with the server is in use."""
 
@@ -144,6 +153,14 @@ class Supervised:
         self.pid: int | None = None
         self.inherited: Inherited | None = None
         """Variables of the environment that its process was given, or its last one."""
+        self.environment: Mapping[str, str] | None = None
+        """Variables of the client that it belongs to, as that has said them; None where it is not of one."""
+        self.process_began = 0.0
+        """When its process was first connected to, by `time.monotonic()`."""
+        self.is_connected_again = False
+        """True if there was a connection to the same process before."""
+        self.program: Program | None = None
+        """Program of a server over HTTP, while MCPX runs one for this session."""
         self._starting: tuple[Link, float] | None = None  # with the time when it was opened
         self.health: Health | None = None
         """The health check, while it serves."""
@@ -173,6 +190,28 @@ class Supervised:
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         raise NotImplementedError
+
+    @property
+    def is_guest(self) -> bool:
+        """True if it connects to the program that the main session runs."""
+        transport = self.config.transport
+        if transport.program is None or self.mode in {Mode.SHARED, Mode.PER_PROJECT}:
+            return False
+        runs_once = isinstance(transport, Http | Sse) and not transport.names_port
+        return runs_once or self.mode is Mode.OTHER_ERA
+
+    async def serve(self, incarnation: Incarnation, config: ServerConfig, connect: Connect) -> None:
+        """Serve by `connect`, over HTTP with the program that the entry has beside its URL, if it has one.
+
+        Raises:
+            Exception: What `connect` has raised; or there is no program to connect to.
+        """
+        if isinstance(config.transport, Http | Sse) and config.transport.program is not None:
+            from mcpx.core.servers.transport.program import serve  # noqa: PLC0415 - for who has such
+
+            await serve(self, incarnation, config, connect, partial(cause_of, config=config))
+        else:
+            await connect(config, None)
 
     def refusal_of(self, request: Request) -> CallError | None:
         """Say why a request may not be sent, or not any more; None where it may be."""
@@ -218,7 +257,10 @@ class Supervised:
 
     def _opened(self, link: Link) -> None:
         """Note the process of a connection, before anything is sent."""
+        self.is_connected_again = link.pid is not None and link.pid == self.pid
         self.pid, self.inherited = link.pid, link.inherited
+        if not self.is_connected_again:
+            self.process_began = time.monotonic()
         if link.pid is not None:
             self._starting = link, time.monotonic()
             self._host.ledger.add(self.child, link.pid, link.mark, link.container)

@@ -13,6 +13,7 @@ opened. It goes when the main session comes back in its era.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -40,14 +41,16 @@ from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.errors import CallError, Code
-from supervisors import Cause, ChildFailed, ChildParked, ChildReady, Event, Phase
+from supervisors import Cause, ChildFailed, ChildParked, ChildReady, ChildRested, Event, Phase
 
 if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Account
     from mcpx.core.servers.passthrough.client import DirectClient
     from mcpx.core.servers.passthrough.session import DirectSession
+    from mcpx.core.servers.transport.program import Program
 
 log = structlog.get_logger()
+MAX_NAMED: Final = 64  # clients without sessions, by name: each may be a process
 _WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
@@ -87,6 +90,8 @@ class Server:
         self._own_queue = self.main.queue
         self.private: dict[ClientId, Session] = {}
         """The sessions that belong to one client each, where the server gives them."""
+        self._named: dict[tuple[str, str], ClientId] = {}
+        """By token and name, the clients without sessions (2026-07-28 over HTTP); the latest used last."""
         self.per_client = config.disabled is None and config.sessions == "per_client"
         """True if each client has a session of its own."""
         self.per_project = config.disabled is None and config.sessions == "per_project"
@@ -275,7 +280,8 @@ class Server:
         if self.per_project:
             return self.projects.of(context.client)
         if self.per_client and context.client is not None:
-            return self._own_session(context.client, None if caller is None else _era(modern=caller.modern))
+            client = self._named_client(context) if context.client.sessionless else context.client
+            return self._own_session(client, None if caller is None else _era(modern=caller.modern))
         if caller is None:
             return self.main
         # input that was asked for in a result goes back to the session that has asked so: a modern one
@@ -299,15 +305,36 @@ class Server:
         return own
 
     def _require_session(self, client: ClientId) -> None:
-        cause = None if client.connected else "the client has left"
-        if client.sessionless:
-            cause = (
-                "it gives each client a session of its own, and this request belongs to none; connect over"
-                " stdio, or with a protocol revision that has sessions over HTTP (before 2026-07-28)"
-            )
-        if cause is not None:
+        if not client.connected:
+            cause = "the client has left"
             text = f"{self.name} is not available ({cause}); nothing was sent"
             raise CallError(Code.SERVER_UNAVAILABLE, text, server=self.name, details={"cause": cause})
+
+    def _named_client(self, context: RequestContext) -> ClientId:
+        """Who stands for the clients with the token and the name of one without a session.
+
+        Raises:
+            CallError: `overloaded`: too many names are in use.
+        """
+        principal = "" if context.client is None else context.client.principal
+        key = principal, context.origin.known_by if context.origin else ""
+        known = self._named.pop(key, None)
+        if known is None:
+            self._make_room_for_name()
+            known = ClientId(principal=principal, vanishes=True)
+        self._named[key] = known
+        return known
+
+    def _make_room_for_name(self) -> None:
+        if len(self._named) < MAX_NAMED:
+            return
+        for client in self._named.values():
+            own = self.private.get(client)
+            if own is None or not (own.queue.has_callers or own.is_busy):
+                self._leave(client, "others have come since it was used")
+                return
+        text = f"{self.name} runs for {MAX_NAMED} clients already; nothing was sent, try again later"
+        raise CallError(Code.OVERLOADED, text, server=self.name)
 
     def in_era(self, modern: bool) -> Session:  # noqa: FBT001 - as a client's handle has it
         """The session for a client of that era: that in the other era if there can be one, else the main one.
@@ -323,9 +350,12 @@ class Server:
         if self.other_era is None or self.other_era.asked_era != era:
             self._end_other_era("the server speaks another era now")
             self.other_era = self._open(Mode.OTHER_ERA, era)
-        if self._fails_alone(self.other_era):
+        if self.other_era.queue.lifecycle_phase() is not Phase.UP and self._fails_alone(self.other_era):
             return main
-        self.queue.wake()
+        if (queue := self._own_queue).lifecycle_phase() is Phase.UP:
+            queue.wanted_at = time.monotonic()
+        else:
+            queue.wake()
         return self.other_era
 
     def _open(self, mode: Mode, era: Era | None, client: ClientId | None = None) -> Session:
@@ -358,9 +388,20 @@ class Server:
         return lambda: session.subscriptions.unsubscribe(uri, listener)
 
     def leave(self, client: ClientId) -> None:
-        """End the session of a client that has left, without waiting for it."""
+        """End the session of a client that has left, without waiting for it.
+
+        One that stands for all of a token takes those with it that stand for the clients of one name.
+        """
+        if client.sessionless:
+            for each in [each for each in self._named.values() if each.principal == client.principal]:
+                self._leave(each, "its token lets nobody in any more")
+        self._leave(client, "its client has left")
+
+    def _leave(self, client: ClientId, why: str) -> None:
+        if client.vanishes:
+            self._named = {key: each for key, each in self._named.items() if each is not client}
         if (own := self.private.pop(client, None)) is not None:
-            self._host.dismiss(own, "its client has left")
+            self._host.dismiss(own, why)
 
     # --- what becomes of the session in the other era
 
@@ -368,6 +409,10 @@ class Server:
         """Take in an event of one of the sessions; True if it only says that the server speaks one era."""
         if session.mode is Mode.PER_PROJECT and isinstance(session, Session):
             self.projects.takes(event, session)
+            return False
+        if isinstance(event, ChildRested) and isinstance(session, Session) and session.client is not None:
+            if session.client.vanishes and not session.queue.has_callers:
+                self._leave(session.client, "its client has said nothing for long")
             return False
         other = self.other_era
         if other is None:
@@ -413,10 +458,17 @@ class Server:
     # --- for the sessions (`Owner`)
 
     def is_kept_awake_by(self, session: Supervised) -> bool:
-        """True if the main session must not rest: the one in the other era is in use."""
-        other = self.other_era
-        is_used = other is not None and other.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP}
-        return is_used and session is self.main
+        """True if the main session must not rest: another one with the server needs it."""
+        if session is not self.main:
+            return False
+        others = (each for each in self.sessions() if each.is_guest or each is self.other_era)
+        return any(each.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP} for each in others)
+
+    async def await_program(self) -> Program | None:
+        """Wait for the program that the main session runs, and has it start if need be; None if in vain."""
+        main = self.main
+        await main.queue.wait_for(lambda: main.queue.lifecycle_phase() is Phase.UP)
+        return main.program
 
     def note_listing(self, session: Supervised, listed: Catalogue) -> None:
         """Hold what a session has listed against what is pinned, before it is known."""

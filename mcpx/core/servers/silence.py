@@ -149,6 +149,7 @@ class Silence:
         self._from_mcpx = from_mcpx
         self._clock = clock
         self._sent, self._learning = Signal(), Signal()
+        self._is_watching = False
         self._new: list[InFlight] = []  # of kinds that are to be learned
         self._looked_at = 0.0
         calls.on_sent = self._note
@@ -158,7 +159,8 @@ class Silence:
         if not self._from_mcpx and self._manners.is_new(kind_of(call)):
             self._new.append(call)
             self._learning.set()
-        self._sent.set()
+        if not self._is_watching:
+            self._sent.set()
 
     async def watch(self) -> None:
         """Look whenever nothing has come for too long; return once the server was given up."""
@@ -167,7 +169,10 @@ class Silence:
             while True:
                 await self._sent.wait()
                 self._sent.clear()
-                if (reason := await self._watch_calls()) is not None:
+                self._is_watching = True
+                reason = await self._watch_calls()
+                self._is_watching = False
+                if reason is not None:
                     self._give_up(reason)
                     tasks.cancel_scope.cancel()
                     return

@@ -2,10 +2,11 @@
 
 `Upkeep` runs beside the calls of one incarnation, if the entry asks for any of it: `limits.memory`,
 `max_uptime`, `max_calls`, `watch`. When a reason comes up it waits until no call is in flight; if there is no
-such moment for `PATIENCE_S`, new calls are held in the queue until those that run have ended, and after
-`HOLD_S` let through again, to try it later. Then the supervisor ends the incarnation in order and begins the
-next one, which counts as no failure. No call is lost by it, but for those of a server that holds twice the
-memory that it may: it is ended at once, within the grace time that every ending has.
+such moment for `PATIENCE_S`, or less where memory grows fast, new calls are held in the queue until those
+that run have ended, and after `HOLD_S` let through again, to try it later. Then the supervisor ends the
+incarnation in order and begins the next one, which counts as no failure. No call is lost by it, but for those
+of a server that holds twice the memory that it may: it is ended at once, within the grace time that every
+ending has.
 
 A server that holds more than it may when it has only just started is left alone, and logged: it would be
 started again for ever.
@@ -13,6 +14,7 @@ started again for ever.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.core.config import ServerConfig, Stdio
+from mcpx.core.config import ServerConfig
 from mcpx.core.config.profiles import fits
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.calls import Calls
@@ -31,6 +33,7 @@ from mcpx.core.system.processes import tree_memory
 from supervisors import Signal
 
 log = structlog.get_logger()
+MIN_LOOK_S: Final = 1e-3
 LOOK_S: Final = 1.0  # between two looks at the memory, and at the number of calls
 IDLE_LOOK_S: Final = 0.02  # between two looks for a moment without calls
 PATIENCE_S: Final = 10.0
@@ -47,6 +50,8 @@ class Kept(Protocol):
     name: str
     config: ServerConfig
     pid: int | None
+    process_began: float
+    is_connected_again: bool
 
     @property
     def queue(self) -> CallQueue:
@@ -61,16 +66,17 @@ class Upkeep:
         self._config = session.config
         self._calls = calls
         self._is_bound = is_bound
-        self._began = time.monotonic()
+        self._began = session.process_began
         self._edited: str | None = None
         self._changed = Signal()
         self._limit = session.config.quota.memory
         self._grown = 0  # bytes, once they are too many
+        self._urgent_in_s = math.inf  # as it grows now
 
     async def watch(self) -> None:
         """Restart the session when there is a reason to; return then, or at once if there will be none."""
         config = self._config
-        if config.watch and isinstance(config.transport, Stdio):
+        if config.watch and config.transport.program is not None:
             with events_in(
                 [_folder(config)], self._concerns, self._changed.set, self._on_no_events, recursive=True
             ):
@@ -93,12 +99,17 @@ class Upkeep:
 
     async def _watch_memory(self, limit: int) -> None:
         """Note when the server holds more than it may; restart it at once when it is far too much."""
-        if await self._memory(limit) > limit:
+        if not self._session.is_connected_again and await self._memory(limit) > limit:
             log.warning("upstream.memory_limit_too_low", server=self._session.name, limit=limit)
             return
+        before, at = 0, time.monotonic()
         while (held := await self._memory(limit)) <= URGENT * limit:
+            now = time.monotonic()
             if held > limit:
+                rate = max(0.0, (held - before) / max(now - at, MIN_LOOK_S)) if before else 0.0
+                self._urgent_in_s = (URGENT * limit - held) / rate if rate else math.inf
                 self._grown = held
+            before, at = held, now
             await anyio.sleep(LOOK_S)
         self._restart(_holds(held))
 
@@ -129,8 +140,11 @@ class Upkeep:
                 await self._changed.wait()
 
     async def _is_free(self) -> bool:
-        """Wait for a moment without calls, by holding new ones if need be; False if there was none."""
-        with anyio.move_on_after(PATIENCE_S):
+        """Wait for a moment without calls, by holding new ones if need be; False if there was none.
+
+        They are held in time for the restart to come before one that is urgent.
+        """
+        with anyio.move_on_after(min(PATIENCE_S, self._urgent_in_s / 2)):
             while self._calls.running() or self._is_bound():  # noqa: ASYNC110 - no call does anything for it
                 await anyio.sleep(IDLE_LOOK_S)
             return True
@@ -163,8 +177,8 @@ def _holds(size: int) -> str:
 
 def _folder(config: ServerConfig) -> Path:
     """The folder below which files are watched."""
-    given = config.transport.cwd if isinstance(config.transport, Stdio) else None
-    return Path(given or Path(config.source).parent).expanduser().absolute()
+    program = config.transport.program
+    return Path((program and program.cwd) or Path(config.source).parent).expanduser().absolute()
 
 
 def _fits(path: str, pattern: str) -> bool:

@@ -85,7 +85,8 @@ class DirectSessions:
     def leave(self, client: DirectClient) -> None:
         """End the sessions of a client that has left, without waiting for them."""
         for upstream in self._upstreams.values():
-            self._end(upstream, client, _LEFT)
+            for each in (client, *client.named.values()):
+                self._end(upstream, each, _LEFT)
 
     def _end(self, upstream: Server, client: DirectClient, why: str) -> None:
         if (own := upstream.direct.pop(client, None)) is not None:

@@ -18,7 +18,7 @@ import anyio
 import structlog
 
 from mcpx.core.catalog.diff import EVERYTHING
-from mcpx.core.config import Config, ServerConfig, Stdio, redactor_of, starting_limit
+from mcpx.core.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.policy.pin_store import PinStore
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.running import InForce
@@ -53,6 +53,7 @@ from mcpx.paths import configuration_folder
 from supervisors import (
     ChildFailed,
     ChildHeld,
+    ChildInterrupted,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -236,10 +237,10 @@ class Fleet:
         """
         environment, clients = self.environment.value(), self.environment.clients
         for upstream in self.upstreams.values():
-            session, transport = upstream.main, upstream.config.transport
-            if not isinstance(transport, Stdio) or (given := session.inherited) is None:
+            session, program = upstream.main, upstream.config.transport.program
+            if program is None or (given := session.inherited) is None:
                 continue
-            if environment.inherited(transport.inherit, transport.env).variables == given.variables:
+            if environment.inherited(program.inherit, program.env).variables == given.variables:
                 continue
             if session.loses_nothing(if_used=clients.are_gone(given.variables)):
                 log.info("upstream.environment_changed", server=upstream.name)
@@ -325,7 +326,7 @@ class Fleet:
         session.queue.start_ended()
         self.readiness.report(event.child)
 
-    def _note_cause(self, event: ChildFailed | ChildParked, session: Supervised) -> None:
+    def _note_cause(self, event: ChildInterrupted | ChildFailed | ChildParked, session: Supervised) -> None:
         session.last_error = event.cause.text
 
     def _count_rest(self, _event: Event, session: Supervised) -> None:
@@ -350,6 +351,7 @@ class Fleet:
 
     _EFFECTS: ClassVar[dict[type, tuple[Callable[[Fleet, Any, Supervised], None], ...]]] = {
         ChildReady: (_start_ended,),
+        ChildInterrupted: (_note_cause,),
         ChildFailed: (_start_ended, _note_cause, _retry_for_callers),
         ChildParked: (_start_ended, _note_cause, _refuse_waiting),
         ChildHeld: (_start_ended, _count_rest, _retry_if_signed_in),

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.diff import diff
 from mcpx.core.catalog.model import Catalogue
-from mcpx.core.config import Config, ServerConfig, Stdio
+from mcpx.core.config import Config, ServerConfig
 from mcpx.core.servers.fleet.fleet import REMOVED, Fleet
 from mcpx.core.servers.offers.server_identity import program_of
 from mcpx.core.servers.server import Server
@@ -122,8 +122,8 @@ def moved_programs(old: Config, new: Config) -> set[str]:
     return {
         name
         for name, server in new.servers.items()
-        if isinstance(server.transport, Stdio)
-        and program_of(server.transport, before) != program_of(server.transport, after)
+        if (program := server.transport.program) is not None
+        and program_of(program, before) != program_of(program, after)
     }
 
 

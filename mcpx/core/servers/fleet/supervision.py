@@ -24,6 +24,7 @@ from supervisors import (
     Cause,
     ChildFailed,
     ChildHeld,
+    ChildInterrupted,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -98,12 +99,12 @@ def child_spec(
     """Say how the supervisor runs this server, in that environment; `grace_s` is for open calls."""
 
     async def run(incarnation: Incarnation) -> None:
-        with environment.entered():
+        with environment.entered(session.environment):
             session.check_project()
             await session.run(incarnation)
 
     def classify(error: Exception) -> Cause:
-        with environment.entered():
+        with environment.entered(session.environment):
             return cause_of(error, session.config)
 
     return ChildSpec(
@@ -152,6 +153,8 @@ def _log(event: Event, session: Supervised) -> None:
                 protocol=known.protocol_version if known else None,
                 pid=session.pid,
             )
+        case ChildInterrupted(_, _, cause):
+            log.warning("upstream.interrupted", server=server, cause=cause.text, pid=session.pid)
         case ChildFailed(_, _, cause, failures, retry_in):
             fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
             log.warning("upstream.failed", server=server, **fields)

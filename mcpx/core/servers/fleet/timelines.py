@@ -19,6 +19,7 @@ from mcpx.core.text import cut
 from supervisors import (
     ChildFailed,
     ChildHeld,
+    ChildInterrupted,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -36,6 +37,7 @@ MAX_CAUSE_CHARS: Final = 1000
 What = Literal[
     "started",
     "ready",
+    "interrupted",
     "died",
     "waiting",
     "parked",
@@ -96,6 +98,8 @@ class Timeline:
                 self._add("started")
             case ChildReady(_, _, took):
                 self._add("ready", took_s=took)
+            case ChildInterrupted(_, _, cause):
+                self._add("interrupted", cause=cause.text)
             case ChildFailed(_, _, cause, _, retry_in):
                 self._add("died", cause=cause.text)
                 self._add("waiting", retry_in_s=retry_in)
@@ -121,7 +125,7 @@ class Timeline:
             at=time.time_ns() // 1_000_000,
             event=what,
             cause=None if cause is None else cut(cause, MAX_CAUSE_CHARS),
-            pid=self._pid if what in {"ready", "died", "asleep", "stopped"} else None,
+            pid=self._pid if what in {"ready", "interrupted", "died", "asleep", "stopped"} else None,
             took_s=None if took_s is None else round(took_s, 3),
             retry_in_s=None if retry_in_s is None else round(max(0.0, retry_in_s), 2),
         )

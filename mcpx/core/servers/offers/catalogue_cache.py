@@ -92,7 +92,10 @@ class Describer:
 
     def apply(self, listed: Catalogue) -> Catalogue:
         """A catalogue, as it was listed, with the descriptions that were made."""
-        self._undescribed = {uri: item for uri, item in listed.resources.items() if not item.description}
+        named = listed.named_uris  # pages of apps, and files of skills: others say what they are
+        self._undescribed = {
+            uri: item for uri, item in listed.resources.items() if not item.description and uri not in named
+        }
         self._forget_all_but(self._undescribed)
         return self.renew(listed)
 
@@ -311,7 +314,7 @@ class CatalogueCache:
                 if not differs
             }
             if not changed.resources:
-                kept |= {"resources": self.current.resources, "templates": self.current.templates}
+                kept |= {name: getattr(self.current, name) for name in ("resources", "templates", "skills")}
             catalogue = replace(catalogue, **kept)
         self.current = catalogue
         self._on_change(changed)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from mcpx.core.catalog.model import JSON, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import JSON, Entry, PromptInfo, ResourceInfo, SkillInfo, TemplateInfo, ToolInfo
 
 MAX_TEXT_CHARS: Final = 64 * 1024  # of a description, a title or the instructions
 MAX_NAME_CHARS: Final = 128  # the protocol advises no more
@@ -27,6 +27,7 @@ MAX_SHARED_ORDERS: Final = 64
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _THEMES: Final = frozenset({"light", "dark"})
 _TASK_SUPPORT: Final = frozenset({"forbidden", "optional", "required"})
+DYNAMIC: Final = "dynamic"
 _ROLES: Final = frozenset({"user", "assistant"})
 
 E = TypeVar("E", bound=Entry)
@@ -139,6 +140,17 @@ def _argument(value: Any, cuts: list[str]) -> JSON:
     )
 
 
+def _manifest(value: Any, member: str, _cuts: list[str]) -> list[JSON] | str:
+    """The files of a skill, or the word for one whose files change."""
+    if value == DYNAMIC:
+        return DYNAMIC
+    if not isinstance(value, list):
+        raise InvalidEntry(f"its {member} are neither a list of files nor {DYNAMIC!r}")
+    if not all(isinstance(each, dict) and isinstance(each.get("uri"), str) for each in value):
+        raise InvalidEntry("a file of it has no uri")
+    return value
+
+
 # --- members that are dropped where they are not right
 
 
@@ -239,4 +251,10 @@ _RULES: Final[dict[type[Entry], dict[str, Rule]]] = {
     ResourceInfo: {**_OF_RESOURCES, "uri": _URI, "size": _size},
     TemplateInfo: {**_OF_RESOURCES, "uriTemplate": _URI},
     PromptInfo: {**_COMMON, "name": _NAME, "arguments": _arguments},
+    SkillInfo: {
+        "uri": _URI,
+        "frontmatter": _required_object,
+        "resources": _manifest,
+        "_meta": _meta,
+    },
 }

@@ -19,7 +19,8 @@ from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
-from mcpx.core.catalog.lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
+from mcpx.core.catalog import extensions
+from mcpx.core.catalog.lists import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, ListKind
 from mcpx.core.catalog.model import (
     JSON,
     Catalogue,
@@ -59,8 +60,8 @@ class Omissions:
     def note(self, kind: str, reason: str, *, name: str | None = None, count: int = 1) -> None:
         """Note what is left out, or cut.
 
-        `kind` is `tool`, `resource`, `resource template`, `prompt` or `instructions`; for a whole list, its
-        method.
+        `kind` is `tool`, `resource`, `resource template`, `prompt`, `skill` or `instructions`; for a whole
+        list, its method.
         """
         if len(self._named) >= MAX_NAMED:
             self._others[kind] += count
@@ -134,8 +135,10 @@ class Lister:
             failure = error
         resources, templates = await self._list_resources(declared=can.resources is not None, ask=silent)
         prompts = await self._optional_list(PROMPTS, declared=can.prompts is not None, ask=silent)
+        skilled = extensions.SKILLS in (can.extensions or {})
+        skills = await self._optional_list(SKILLS, declared=skilled, ask=False)
         if failure is not None:
-            if not (resources or templates or prompts):
+            if not (resources or templates or prompts or skills):
                 raise failure
             tools = self._keep_last(TOOLS, failure)
         about = session.server_info
@@ -145,6 +148,7 @@ class Lister:
             resources={item.uri: item for item in resources},
             templates=tuple(templates),
             prompts=tuple(prompts),
+            skills=tuple(skills),
             implementation=_cut(about.name or None) if about else None,
             server_title=_cut(about.title or about.name or None) if about else None,
             server_version=_cut(about.version if about else None),

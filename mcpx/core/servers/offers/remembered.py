@@ -28,16 +28,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from mcpx.core.catalog.model import (
-    JSON,
-    Catalogue,
-    Entry,
-    LeftOut,
-    PromptInfo,
-    ResourceInfo,
-    TemplateInfo,
-    ToolInfo,
-)
+from mcpx.core.catalog.lists import LISTS
+from mcpx.core.catalog.model import JSON, Catalogue, Entry, LeftOut
 from mcpx.core.config import Redactor, ServerConfig, redactor_of
 from mcpx.core.servers.offers.entries import InvalidEntry, read_entry
 from mcpx.core.store.folders import distrust_folder, ensure_folder
@@ -88,6 +80,7 @@ class _Stored(msgspec.Struct, kw_only=True):
     resources: list[JSON]
     templates: list[JSON]
     prompts: list[JSON]
+    skills: list[JSON] = []
     descriptions: list[tuple[DescriptionKey, str | None]] = []
 
 
@@ -95,11 +88,10 @@ def encode_catalogue(catalogue: Catalogue, descriptions: Descriptions, redactor:
     """The bytes of a catalogue, without the secrets that `redactor` knows."""
     stored = _Stored(
         about=_About(**{name: getattr(catalogue, name) for name in _About.__struct_fields__}),
-        tools=[each.to_protocol() for each in catalogue.tools.values()],
-        resources=[each.to_protocol() for each in catalogue.resources.values()],
-        templates=[each.to_protocol() for each in catalogue.templates],
-        prompts=[each.to_protocol() for each in catalogue.prompts],
         descriptions=list(descriptions.items()),
+        **{
+            kind.field: [each.to_protocol() for each in kind.entries_of(catalogue)] for kind in LISTS.values()
+        },
     )
     try:
         written = msgspec.json.encode(stored)
@@ -118,17 +110,12 @@ def decode_catalogue(
     """
     try:
         stored = msgspec.convert(_loads(redactor.replace_numbers(data)), _Stored)
-        tools = _read(ToolInfo, server, stored.tools)
-        resources = _read(ResourceInfo, server, stored.resources)
-        catalogue = Catalogue(
-            generation=0,
-            tools={each.name: each for each in tools},
-            resources={each.uri: each for each in resources},
-            templates=tuple(_read(TemplateInfo, server, stored.templates)),
-            prompts=tuple(_read(PromptInfo, server, stored.prompts)),
-            **{name: getattr(stored.about, name) for name in _About.__struct_fields__},
-            listed_at=listed_at,
-        )
+        lists = {
+            kind.field: kind.kept(_read(kind.info, server, getattr(stored, kind.field)))
+            for kind in LISTS.values()
+        }
+        about = {name: getattr(stored.about, name) for name in _About.__struct_fields__}
+        catalogue = Catalogue(generation=0, listed_at=listed_at, **lists, **about)
     except (ValueError, LookupError, RecursionError) as error:  # msgspec's and InvalidEntry are the first
         raise UnreadableCatalogue(str(error)) from None
     return catalogue, dict(stored.descriptions)

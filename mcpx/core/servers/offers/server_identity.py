@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.core.config import Placed, ServerConfig, Stdio
+from mcpx.core.config import Http, Placed, ServerConfig, Sse, Stdio
 from mcpx.core.running import Environment, in_force
 
 MAX_ARGUMENTS: Final = 64  # that are looked at for a script
@@ -34,7 +34,10 @@ def server_identity(server: ServerConfig) -> str:
         known[1][1][1] = _as_started(known[1][1][1])
     if isinstance(server.transport, Stdio):
         known[1][1] = _as_started(known[1][1])
-        known.append(["programs", list(_programs(server.transport))])
+    if isinstance(server.transport, Http | Sse) and (program := known[1][1].pop("program")) is not None:
+        known[1][1]["program"] = _as_started(program)
+    if (started := server.transport.program) is not None:
+        known.append(["programs", list(_programs(started))])
     written = json.dumps(known, sort_keys=True)  # ASCII: values may hold bytes that are no UTF-8
     return hashlib.sha256(written.encode()).hexdigest()
 

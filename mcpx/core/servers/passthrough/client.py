@@ -29,6 +29,7 @@ from mcpx.core.servers.passthrough.messages import (
 from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.wire import envelope
 
+MAX_NAMED: Final = 1024
 STANDING: Final = frozenset({"subscriptions/listen"})
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _CHANGED: Final = {
@@ -122,8 +123,8 @@ Notify = Callable[[str, msgspec.Raw | bytes], None]
 class DirectClient:
     """One client of direct sessions. `peer` takes the messages that belong to none of its requests.
 
-    Without a peer it stands for all clients of one token that have no session with the server (2026-07-28).
-    One that `may_vanish` need not say that it leaves.
+    Without a peer it stands for all clients of one token that have no session with the server (2026-07-28),
+    or for those of one name among them (`of_name`). One that `may_vanish` need not say that it leaves.
     """
 
     def __init__(
@@ -143,6 +144,8 @@ class DirectClient:
         """Its name and version for itself in its handshake, in JSON."""
         self.is_probe = False
         """True if MCPX itself asks in a client's name."""
+        self.named: dict[str, DirectClient] = {}
+        """Those that stand for the clients of one name; the latest used last."""
         self.capabilities: bytes = b"{}"
         """Its capabilities there, in JSON."""
         self.version: str | None = None
@@ -157,6 +160,14 @@ class DirectClient:
     def greeted(self) -> bool:
         """True if the server has accepted its `initialize`."""
         return self._initialize is not None
+
+    def of_name(self, name: str) -> DirectClient:
+        """Who stands for the clients of that name alone, for a server that gives each client a session."""
+        known = self.named.pop(name, None) or DirectClient(None, may_vanish=True)
+        self.named[name] = known
+        if len(self.named) > MAX_NAMED:
+            del self.named[next(iter(self.named))]
+        return known
 
     def note_request(self, method: str, params: msgspec.Raw | bytes) -> None:
         """Remember what the client says of itself, and declares."""

@@ -7,9 +7,10 @@ unless it is safe to send again. A request that stays open for good is sent agai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -28,7 +29,7 @@ from mcpx.core.servers.health import open_health
 from mcpx.core.servers.passthrough.carriers import Carrier, Headers, ToolSchemas
 from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
-from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
+from mcpx.core.servers.ports import VANISHED_IDLE_STOP_S, Host, Mode, Owner, Supervised
 from mcpx.core.servers.silence import Manners, open_silence
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.link import Hooks, Link
@@ -36,6 +37,9 @@ from mcpx.core.servers.upkeep import Upkeep
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.transport.program import Program
 
 log = structlog.get_logger()
 IDLE_AFTER_S: Final = 60.0
@@ -116,6 +120,7 @@ class DirectSession(Supervised):
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
         super().__init__(server, host, Mode.PASSTHROUGH, _config_for(client, server, server.config))
         self.client = client
+        self.environment = client.identity.environment
         self._server_log = server.server_log
         self._counters = server.counters
         self._schemas = schemas
@@ -173,26 +178,35 @@ class DirectSession(Supervised):
         config = self.config
         if config.ages:
             config = _config_for(self.client, self.server, await self.credentials.current())
-        calls = Calls(config, self._counters, self.queue, incarnation.proven)
-        hooks = Hooks(self._opened, self._malformed.record, self._server_log.write, lambda: None)
         try:
-            async with open_link(
-                config.transport,
-                limit=self._limit,
-                hooks=hooks,
-                redact=self._redact,
-                authorizer=self._authorizer,
-                placing=self._placing,
-            ) as link:
-
-                def agreed() -> None:
-                    link.wire.version = self.client.version
-                    link.establish()
-
-                connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
-                await self._serve(incarnation, calls, connection, link)
+            await self.serve(incarnation, config, partial(self._connect, incarnation))
         finally:  # only now: the process has been terminated
             self._ended()
+
+    async def _connect(self, incarnation: Incarnation, config: ServerConfig, program: Program | None) -> None:
+        """Open one connection, and serve until it is lost or the supervisor asks to leave."""
+        calls = Calls(config, self._counters, self.queue, incarnation.proven)
+        hooks = Hooks(self._opened, self._malformed.record, self._server_log.write, lambda: None)
+        async with open_link(
+            config.transport,
+            limit=self._limit,
+            hooks=hooks,
+            redact=self._redact,
+            authorizer=self._authorizer,
+            placing=self._placing,
+            program=program,
+        ) as link:
+
+            def agreed() -> None:
+                link.wire.version = self.client.version
+                link.establish()
+
+            with anyio.move_on_after(config.call_limits.first_start_timeout) as scope:
+                await link.await_listener()
+            if scope.cancelled_caught:
+                raise NoAnswer(link.stderr_tail())
+            connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
+            await self._serve(incarnation, calls, connection, link)
 
     async def _serve(
         self,
@@ -270,10 +284,15 @@ class DirectSession(Supervised):
                     calls.renew(call)
 
     async def _watch_idleness(self, connection: DirectConnection) -> None:
-        """Report an unused session: probes that the server refused were all that it got."""
+        """Report an unused session: probes that the server refused were all that it got.
+
+        That of the clients of one name is reported as well when they have not used it for long.
+        """
+        limit = (self.config.idle_stop or VANISHED_IDLE_STOP_S) if self.client.may_vanish else math.inf
         while self._on_idle is not None:
-            await anyio.sleep(IDLE_AFTER_S / 2)
-            if self.is_idle and not connection.has_served:
+            await anyio.sleep(min(IDLE_AFTER_S, limit) / 2)
+            is_long = not self.is_busy and anyio.current_time() - self.used_at > limit
+            if is_long or (self.is_idle and not connection.has_served):
                 self._on_idle()
                 return
 

@@ -125,11 +125,6 @@ def _plain_discover(raw: JSON) -> JSON:
     """The result without its odd members; missing versions stay missing."""
     plain = {**_texts(raw, "instructions"), "capabilities": _capabilities(raw.get("capabilities"))}
     versions, meta = raw.get("supportedVersions"), raw.get("_meta")
-    declared = raw.get("capabilities")
-    extensions = declared.get("extensions") if isinstance(declared, dict) else None
-    if isinstance(extensions, dict):
-        settings = {name: each for name, each in extensions.items() if isinstance(each, dict)}
-        plain["capabilities"] |= {"extensions": settings}
     if isinstance(versions, list):
         plain["supportedVersions"] = [each for each in versions if isinstance(each, str)]
     return plain | ({"_meta": meta} if isinstance(meta, dict) else {})
@@ -143,11 +138,14 @@ def _capabilities(value: Any) -> JSON:
     """The capabilities. A feature that is declared with anything but an object is declared all the same."""
     if not isinstance(value, dict):
         return {}
-    return {
+    found: JSON = {
         feature: _flags(value[feature], flags)
         for feature, flags in _FEATURES.items()
         if value.get(feature) is not None and value[feature] is not False
     }
+    if isinstance(extensions := value.get("extensions"), dict):
+        found["extensions"] = {name: each for name, each in extensions.items() if isinstance(each, dict)}
+    return found
 
 
 def _flags(value: Any, flags: tuple[str, ...]) -> JSON:

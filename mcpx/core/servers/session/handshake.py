@@ -62,7 +62,7 @@ class Handshake:
             await self._ask_all(session, link)
         except BaseException:
             # only a process can have ended because of a question: a request over HTTP ends nothing
-            self._was_read = link.pid is not None and link.first_unread() != 0
+            self._was_read = link.by_pipe and link.first_unread() != 0
             raise
 
     async def _ask_all(self, session: PassingSession, link: Link) -> None:
@@ -128,7 +128,7 @@ class Handshake:
 
 async def _failed_or_silent(failed: anyio.Event, link: Link) -> None:
     """Wait until the question has failed, or until a process that has read it has been silent for long."""
-    if link.pid is None:
+    if not link.by_pipe:
         await failed.wait()
     while not failed.is_set():
         with anyio.move_on_after(SILENCE_S):

@@ -3,7 +3,8 @@
 The only module that uses private parts of the SDK's session. Server requests are passed on as they came, not
 through models that would drop unknown members. The capabilities that MCPX declares: to a server of the older
 revisions all of them, because the handshake comes before the clients, and what a client cannot do is refused
-when it is asked; to one of 2026-07-28, in each request, exactly those of the client behind it.
+when it is asked; to one of 2026-07-28, in each request, exactly those of the client behind it, and in what
+MCPX asks by itself, above all the lists, the extensions that it carries.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from mcp_types.version import (
     MODERN_PROTOCOL_VERSIONS,
 )
 
+from mcpx.core.catalog.extensions import CARRIED
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.protocol.context import QUESTIONS
 from mcpx.core.protocol.requests import Request, TaskRequest
@@ -44,9 +46,13 @@ from mcpx.core.servers.session.greeting import (
     shared_version,
 )
 from mcpx.core.wire.dispatcher import NO_HEADERS, WireDispatcher
+from mcpx.core.wire.envelope import Bytes
 
 DISCOVER_TIMEOUT_S: Final = 10.0  # over HTTP; a process has as long as the connect timeout
-CHANGES: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
+CHANGES: Final = frozenset(
+    f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts", "skills")
+)
+"""The announcements that a list has changed; that of skills is no part of their extension."""
 UPDATED: Final = "notifications/resources/updated"
 EVERYTHING: Final = types.ClientCapabilities(
     sampling=types.SamplingCapability(
@@ -56,7 +62,10 @@ EVERYTHING: Final = types.ClientCapabilities(
         form=types.FormElicitationCapability(), url=types.UrlElicitationCapability()
     ),
     roots=types.RootsCapability(list_changed=True),
+    extensions=CARRIED,
 )
+_OF_NOBODY: Final = types.ClientCapabilities(extensions=CARRIED)
+"""Those of MCPX's own requests in 2026-07-28: what it lists is for all clients."""
 
 
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -84,7 +93,7 @@ class PassingSession(ClientSession):
         self._on_change = on_change
         self._on_updated = on_updated
         self._wire = dispatcher
-        dispatcher.headers_of = lambda _method, _params, about: self._headers_for(about)
+        dispatcher.headers_of = self._headers_for
         relay.requests.watch(dispatcher)
 
     # --- the handshake
@@ -140,7 +149,7 @@ class PassingSession(ClientSession):
     # --- what it declares
 
     def _build_capabilities(self, version: str) -> types.ClientCapabilities:
-        return types.ClientCapabilities() if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
+        return _OF_NOBODY if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
 
     def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
         """Adopt a handshake as the SDK does."""
@@ -165,7 +174,7 @@ class PassingSession(ClientSession):
         self._stamp(data, opts)
         return await self._dispatcher.send_raw_request(method, data.get("params"), opts)
 
-    def _headers_for(self, request: Request | None) -> Mapping[str, str]:
+    def _headers_for(self, _method: str, _params: Bytes, request: Request | None) -> Mapping[str, str]:
         """The HTTP headers that repeat parts of a request (2026-07-28)."""
         if not self._modern or request is None:
             return NO_HEADERS

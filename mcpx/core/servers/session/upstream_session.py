@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import mcp_types
@@ -35,6 +35,9 @@ from mcpx.core.servers.transport.placement import Placing
 from mcpx.errors import leaves
 from mcpx.version import __version__
 from supervisors import Signal
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.transport.program import Program
 
 log = structlog.get_logger()
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
@@ -154,6 +157,7 @@ async def open_session(
     on_updated: Callable[[str], None] = lambda _uri: None,
     account: Authorizer | None = None,
     placing: Placing | None = None,
+    program: Program | None = None,
     on_long_start: Callable[[], None] | None = None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
@@ -162,7 +166,8 @@ async def open_session(
     that is called once it has taken longer than the connect timeout.
 
     `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
-    and must not raise. `account` is what lets requests in over HTTP, `placing` as for `open_link`.
+    and must not raise. `account` is what lets requests in over HTTP, `placing` and `program` are as for
+    `open_link`.
 
     Raises:
         EraRefused: The server does not agree to the only era that it is to be asked in.
@@ -182,6 +187,7 @@ async def open_session(
                 redact=redactor_of(config),
                 authorizer=account,
                 placing=placing,
+                program=program,
             ) as link:
                 client = PassingSession(
                     link.wire,
@@ -193,6 +199,7 @@ async def open_session(
                 async with client, anyio.create_task_group() as tasks:
                     if on_long_start is not None and link.pid is not None:
                         tasks.start_soon(_be_patient, link, scope, limits, on_long_start)
+                    await link.await_listener()
                     await handshake.shake(client, link)
                     log_level = LogLevelSync(config.name, client, link.wire, relay.clients)
                     yield UpstreamSession(client, link, changes, scope, log_level)

@@ -15,15 +15,15 @@ import anyio
 from mcpx.core.config import Placed, Sse, Stdio, Transport
 from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
 from mcpx.core.servers.transport.placement import Placing
-from mcpx.core.servers.transport.process import ChildProcess, running
+from mcpx.core.servers.transport.process import NOT_FOUND, ChildProcess, running
 from mcpx.core.wire.channel import PeerNotReading
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
 
 if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Authorizer
+    from mcpx.core.servers.transport.program import Program
 
-NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
 EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message
 LAST_OUTPUT_S: Final = 0.03  # after the exit: an answer written before it may still be in the pipe
 LAST_OUTPUT_TIMEOUT_S: Final = 0.5  # for one that left very much in the pipe
@@ -35,10 +35,11 @@ class StdioLink(Link):
     """A link to one child process."""
 
     def __init__(self, child: ChildProcess, *, limit: int, on_malformed: OnMalformed) -> None:
-        self._child = child
+        channel = child.channel
+        assert channel is not None  # it speaks there
         self._output_ended = anyio.Event()
         self._wire = WireDispatcher(
-            child.channel,
+            channel,
             limit=limit,
             on_malformed=on_malformed,
             on_end=self._output_ended.set,
@@ -46,31 +47,18 @@ class StdioLink(Link):
             mends=True,
         )
         super().__init__(self._wire)
-        self.pid, self.mark = child.pid, child.mark
-        self.inherited, self.container = child.inherited, child.container
-        # the child's own methods: calls in flight ask them, and a call in between would cost each of them
-        vars(self).update(
-            is_alive=child.is_alive,
-            is_doomed=child.is_doomed,
-            is_stopped=child.is_stopped,
-            first_unread=child.channel.first_unread,
-            stderr_tail=child.last_words.tail,
-            last_line=child.last_words.last,
-            has_worked=child.has_worked,
-            note_descendants=child.note_descendants,
-        )
-        child.channel.on_broken = self._on_broken
+        self.by_pipe = True
+        self.take_process(child)
+        self._process = child
+        vars(self).update(is_alive=child.is_alive, first_unread=channel.first_unread)
+        channel.on_broken = self._on_broken
 
     def handshake_failure(self) -> ConnectionLost | None:
         if not self.lost.happened:
             return None
-        lacks_command = self._child.returncode == NOT_FOUND
+        lacks_command = self._process.returncode == NOT_FOUND
         reason = f"{self.lost.reason} during the handshake"
         return ConnectionLost(reason, self.stderr_tail(), lacks_command=lacks_command)
-
-    def give_up(self, reason: str) -> None:
-        super().give_up(reason)
-        self._child.kill()
 
     def _on_broken(self, error: OSError) -> None:
         """Give up a server that lives and reads nothing; one that is gone is noticed by its exit."""
@@ -81,12 +69,12 @@ class StdioLink(Link):
         """Note the end of standard output as the loss."""
         await self._output_ended.wait()
         with anyio.move_on_after(EXIT_CODE_WAIT_S):
-            await self._child.exited.wait()
+            await self._process.exited.wait()
         self._note_exit()
 
     async def await_exit(self) -> None:
         """Note the exit of the process as the loss, for a grandchild may hold the pipes open."""
-        await self._child.exited.wait()
+        await self._process.exited.wait()
         await anyio.sleep(LAST_OUTPUT_S)
         with anyio.move_on_after(LAST_OUTPUT_TIMEOUT_S):
             while self._wire.has_backlog:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
@@ -94,7 +82,7 @@ class StdioLink(Link):
         self._note_exit()
 
     def _note_exit(self) -> None:
-        self.lost.set(f"the server process {self._child.describe_exit()}")
+        self.lost.set(f"the server process {self._process.describe_exit()}")
 
 
 @asynccontextmanager
@@ -130,11 +118,13 @@ async def open_link(
     redact: Callable[[str], str],
     authorizer: Authorizer | None = None,
     placing: Placing | None = None,
+    program: Program | None = None,
 ) -> AsyncIterator[Link]:
     """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
 
     `limit` is the longest message in bytes. `redact` removes secrets from errors. `authorizer` puts tokens
-    on requests over HTTP, `placing` says on which node a server is that is placed on one.
+    on requests over HTTP, `placing` says on which node a server is that is placed on one. `program` is what
+    MCPX has started at the port.
 
     Raises:
         ConnectionLost: The connection ended by itself (inside an exception group).
@@ -142,7 +132,9 @@ async def open_link(
         NotAuthorized: It is not reached without a token (inside exception groups).
     """
     async with (
-        _connected(transport, limit, hooks, redact, authorizer, placing) as link,
+        _connected(
+            transport, limit, hooks, redact, authorizer=authorizer, placing=placing, program=program
+        ) as link,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_raise_when_lost, link)
@@ -151,13 +143,15 @@ async def open_link(
         tasks.cancel_scope.cancel()
 
 
-def _connected(  # noqa: PLR0917 - it is called once
+def _connected(
     transport: Transport,
     limit: int,
     hooks: Hooks,
     redact: Callable[[str], str],
+    *,
     authorizer: Authorizer | None,
     placing: Placing | None,
+    program: Program | None,
 ) -> AbstractAsyncContextManager[Link]:
     if isinstance(transport, Stdio):
         return open_stdio(
@@ -175,8 +169,12 @@ def _connected(  # noqa: PLR0917 - it is called once
     from mcpx.core.servers.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
 
     if isinstance(transport, Sse):
-        return open_sse(transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer)
-    return open_http(transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer)
+        return open_sse(
+            transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer, program=program
+        )
+    return open_http(
+        transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer, program=program
+    )
 
 
 async def _raise_when_lost(link: Link) -> None:

@@ -7,10 +7,11 @@ session as a whole goes to the link, `HttpLink`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Final
 
+import anyio
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
@@ -18,6 +19,9 @@ from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 
+LOOKS: Final = 10  # at whether a program listens, in as long as it was waited for
+MIN_LOOK_S: Final = 0.01
+MAX_LOOK_S: Final = 0.25
 PERMISSION_STATUSES: Final = frozenset({401, 403})
 CLIENT_ERRORS: Final = range(400, 500)  # HTTP statuses that lay the failure on the request
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
@@ -143,6 +147,11 @@ class HttpLink(Link):
     ) -> None:
         super().__init__(dispatcher)
         self._renew = renew
+        self.once_it_listens: Callable[[], Awaitable[None]] | None = None
+        """Does what is left to be done to open the link, where it leads to a program."""
+        self.on_loss: Callable[[str], None] | None = None
+        """Finds out, where it leads to a program, if it is lost because that ends."""
+        self._may_be_lost = False
         self.last_problem: str | None = None
         """Problem of the last exchange; None while all is well."""
         self.retryable = True
@@ -158,18 +167,34 @@ class HttpLink(Link):
         self.suspicion.clear()  # what was odd during the handshake is no reason for it
 
     def is_alive(self) -> bool:
-        return not self.closing.happened and not self.lost.happened
+        ends = self.closing.happened or self.lost.happened or self._may_be_lost
+        return not ends and (self._child is None or self._child.is_alive())
 
     def failure(self) -> ConnectionLost:
-        return ConnectionLost(self.lost.reason, retryable=self.retryable, held=self.held)
+        words = self.stderr_tail() if self.program_ended else ""
+        return ConnectionLost(self.lost.reason, words, retryable=self.retryable, held=self.held)
 
     def handshake_failure(self) -> ConnectionLost | None:
+        if self.program_ended:
+            return self.failure()
         if self.lost.happened:
             reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
             return ConnectionLost(reason, retryable=self.retryable, held=self.held)
         if self.last_problem is None:
             return None
         return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)
+
+    async def await_listener(self) -> None:
+        began = anyio.current_time()
+        while self.by_program and self.reach is not None:
+            try:
+                await self.reach()
+                break
+            except OSError:
+                waited_s = anyio.current_time() - began
+                await anyio.sleep(max(MIN_LOOK_S, min(waited_s / LOOKS, MAX_LOOK_S)))
+        if self.once_it_listens is not None:
+            await self.once_it_listens()
 
     def renew(self) -> None:
         self._renew()
@@ -178,7 +203,11 @@ class HttpLink(Link):
 
     def lose(self, reason: str) -> None:
         """Note that the session is over."""
-        self.lost.set(reason)
+        if self.on_loss is None:
+            self.lost.set(reason)
+        elif not self._may_be_lost:
+            self._may_be_lost = True
+            self.on_loss(reason)
 
     def close(self, reason: str) -> None:
         """Note that the server takes nothing new; it may finish what it has."""
@@ -193,6 +222,8 @@ class HttpLink(Link):
 
     def mark_healthy(self) -> None:
         """Note that an exchange went well."""
+        if self.last_problem is None and self.retryable and not self.held:
+            return
         if self.is_alive():
             self.last_problem, self.retryable, self.held = None, True, False
 

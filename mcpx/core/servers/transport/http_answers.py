@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from mcp import MCPError
 
 from mcpx.core.servers.transport.exchange import Refused
+from mcpx.core.servers.transport.http_connection import Head
 from mcpx.core.text import cut
 from mcpx.core.wire import envelope, malformed
 from mcpx.core.wire.enclosed import one_line
@@ -37,21 +38,6 @@ Redact = Callable[[str], str]
 """Takes the secrets out of a text."""
 
 
-class Responded(Protocol):
-    """The head of a response."""
-
-    @property
-    def status_code(self) -> int: ...
-
-    @property
-    def headers(self) -> dict[str, str]: ...
-
-
-def content_type(response: Responded) -> str:
-    """Return the MIME type, without parameters."""
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 class Answer(msgspec.Struct, frozen=True):
     """The response to a request: its result as it came, or its error. The id of an error may be null."""
 
@@ -72,7 +58,7 @@ def read_answer(data: bytes | LargeMessage, *, raw: bool) -> Answer | None:
     message = _large(data) if isinstance(data, LargeMessage) else _decoded(data, raw=raw)
     if message.method is not None:
         return None
-    if has_error(message):
+    if message.error and has_error(message):
         return Answer(message.id, error=read_error(message.error))
     if not message.result:
         raise MalformedMessage(f"the answer is {malformed.NEITHER}")
@@ -80,13 +66,15 @@ def read_answer(data: bytes | LargeMessage, *, raw: bool) -> Answer | None:
 
 
 def _decoded(data: bytes, *, raw: bool) -> RPCMessage:
-    data = one_line(data)
+    if b"\n" in data or b"\r" in data:
+        data = one_line(data)
     if may_have_lone_surrogates(data):
         data = mend_lone_surrogates(data)
     try:
         if not data.isascii():
             data.decode()
-        return envelope.split_large_answer(data) or envelope.decode_message(data)
+        is_large = len(data) >= envelope.LARGE_BYTES
+        return (is_large and envelope.split_large_answer(data)) or envelope.decode_message(data)
     except RecursionError:
         raise UnreadableAnswer(malformed.TOO_DEEP, data) from None
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
@@ -134,7 +122,7 @@ def answer_to(request_id: RequestId, data: bytes | LargeMessage, *, raw: bool) -
     return answer
 
 
-def not_a_message(response: Responded) -> MalformedMessage:
+def not_a_message(response: Head) -> MalformedMessage:
     """Describe an answer of a good status that holds no message."""
     if response.status_code in _ACCEPTED:
         return MalformedMessage(f"the answer is HTTP {response.status_code}, without a message")
@@ -143,7 +131,7 @@ def not_a_message(response: Responded) -> MalformedMessage:
     return MalformedMessage(f"the answer is {kind}, not an MCP message")
 
 
-def unfollowed(response: Responded, location: object, redact: Redact) -> Refused:
+def unfollowed(response: Head, location: object, redact: Redact) -> Refused:
     """Describe a redirect that is not followed."""
     where = quoted(redact(str(location)))
     return Refused(response.status_code, explanation=f"it redirects to {where}, which is not followed")
@@ -167,9 +155,9 @@ class _ErrorMessage(msgspec.Struct):
     id: RequestId | None = None
 
 
-def read_error_body(response: Responded, body: bytes, redact: Redact) -> ErrorBody:
+def read_error_body(response: Head, body: bytes, redact: Redact) -> ErrorBody:
     """Read the body of an HTTP error. Secrets are taken out of its text, but not of its JSON-RPC error."""
-    kind = content_type(response)
+    kind = response.content_type
     if kind == "application/json":
         with suppress(msgspec.DecodeError, RecursionError):
             found = msgspec.json.decode(body, type=_ErrorMessage)
@@ -207,8 +195,12 @@ def quoted(text: str) -> str:
 # --- events of a stream
 
 _DATA: Final = b"data:"
+_REST: Final = b"data: "  # what is left of a line whose beginning was let go belongs to it
 _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
 _KEPT_FIELDS: Final = frozenset({b"event", b"id", b"retry"})
+_ONE_EVENT: Final = re.compile(
+    rb"(?:id: ?([^\r\n\0]+)\r?\n)?(?:event: ?message\r?\n)?data: ?([^\r\n]+)\r?\n\r?\n"
+)
 
 
 class Event(msgspec.Struct):
@@ -222,6 +214,13 @@ class Event(msgspec.Struct):
     def is_message(self) -> bool:
         """True if it carries a JSON-RPC message."""
         return bool(self.data) and self.fields.get(b"event", b"") in {b"", b"message"}
+
+
+def one_event(chunk: bytes) -> Event | None:
+    """Read what is one whole event with a message, in the usual spelling; None for anything else."""
+    if (found := _ONE_EVENT.fullmatch(chunk)) is None:
+        return None
+    return Event({} if found[1] is None else {b"id": found[1]}, found[2])
 
 
 class EventParser:
@@ -246,8 +245,6 @@ class EventParser:
         self._fields: dict[bytes, bytes] = {}
         self._held_bytes = 0
         self._after_cr = False
-        self.resumable = False
-        """True if an event had an id, so that the stream can be resumed after it."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield each event that this chunk completes.
@@ -284,18 +281,24 @@ class EventParser:
             held = self._large or self._whole or self._data or self._line[len(_DATA) :]
             self._skipped = bytes(held[:KEPT_BYTES]).lstrip()
             self._tail = bytes(held[-KEPT_BYTES:])
+        else:
+            self._skip(b"")
         if self._line or self._large is not None:
-            self._line[:] = _DATA  # what is left of the line belongs to it
+            self._line[:] = _REST
         self._large = self._whole = self._data = None
         self._held_bytes = 0
+
+    def _skip(self, part: bytes) -> None:
+        """Let go of the line as far as it has come, and of what follows, but for the end."""
+        self._tail = (self._tail + self._line.removeprefix(_DATA).removeprefix(b" ") + part)[-KEPT_BYTES:]
 
     def _too_long(self, head: bytes, tail: bytes) -> TooLong:
         return TooLong(head, tail, self._limit, self._stalled)
 
     def _hold(self, part: bytes) -> None:
         if self._skipped is not None and (len(self._line) + len(part)) > KEPT_BYTES:
-            self._tail = (self._tail + self._line.removeprefix(_DATA) + part)[-KEPT_BYTES:]
-            self._line[:] = _DATA
+            self._skip(part)
+            self._line[:] = _REST
             return
         self._held_bytes += len(part)
         if self._large is not None:
@@ -330,7 +333,6 @@ class EventParser:
         if field in _KEPT_FIELDS:
             self._held_bytes += len(value) - len(self._fields.get(field, b""))
             self._fields[field] = value
-            self.resumable |= field == b"id" and bool(value)
         return None
 
     def _end_event(self) -> Event:

@@ -12,10 +12,11 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from mcpx.core.servers.transport.exchange import Dropped
-from mcpx.core.servers.transport.http_answers import MAX_QUOTE_LEN, Event, EventParser
+from mcpx.core.servers.transport.http_answers import MAX_QUOTE_LEN, Event, EventParser, one_event
 from mcpx.core.servers.transport.http_connection import Head, HttpConnection
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.enclosed import one_line
@@ -48,9 +49,11 @@ class Body(Reader):
         self._unpack: Callable[[bytes], Iterator[bytes]] = _identity
         self._packed: _Inflated | None = None
         packing = head.headers.get("content-encoding", "").strip().lower()
+        self._is_simple = packing in {"", "identity"}
+        """True if nothing has come that takes more than one step."""
         if packing in _PACKED:
             self._unpack = self._packed = _Inflated()
-        elif packing not in {"", "identity"}:
+        elif not self._is_simple:
             shown = packing[:MAX_QUOTE_LEN]
             self._unpack = _Refused(f"the answer is compressed with {shown}, which was not asked for")
 
@@ -59,6 +62,7 @@ class Body(Reader):
     def feed(self, piece: bytes) -> None:
         """Take a piece, as it was sent."""
         if not self.over:
+            self._is_simple = False
             self._pieces.append(piece)
             if self._steps is None:
                 self._work()
@@ -97,12 +101,8 @@ class Body(Reader):
                 asyncio.get_running_loop().call_soon(self._work)
                 self._hold_if_needed()
                 return
-        except (MalformedMessage, ResponseTooLarge) as error:
-            self.fail(error)
-            return
         except Exception as error:  # noqa: BLE001 - the boundary: what it holds must not cost the connections
-            contain(error, "body")
-            self.fail(MalformedMessage("the answer cannot be read"))
+            self._fail_of(error)
             return
         self._hold_if_needed()
         if self._end is True or (self._packed is not None and self._packed.ended):
@@ -110,6 +110,13 @@ class Body(Reader):
             self._finish()
         elif isinstance(self._end, Exception):
             self.fail(self._end)
+
+    def _fail_of(self, error: Exception) -> None:
+        """Give it up because of what was raised while it was taken in."""
+        if not isinstance(error, MalformedMessage | ResponseTooLarge):
+            contain(error, "body")
+            error = MalformedMessage("the answer cannot be read")
+        self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """Give it up, and hang up on its sender."""
@@ -214,6 +221,16 @@ class Whole(Body):
         self._read = bytearray()  # a list of small pieces would hold forty times their size
         self._large: LargeMessage | None = None
 
+    def end(self, piece: bytes) -> None:
+        if not self._is_simple or self.over or len(piece) > self._limit:
+            super().end(piece)
+            return
+        try:  # all of it has come in one piece
+            self._on_message(piece)
+        except Exception as error:  # noqa: BLE001 - the boundary, as for the steps
+            self._fail_of(error)
+        self.over = True
+
     def _add(self, part: bytes) -> Iterator[None]:
         large = self._large
         if large is not None:
@@ -259,16 +276,36 @@ class Events(Body):
     ) -> None:
         """`limit` is the most bytes of an event; one that is longer ends the stream, or `skips` it."""
         super().__init__(head, connection, on_failure)
-        self._parser = EventParser(limit, self.large, skips=skips)
+        self._make_parser = partial(EventParser, limit, self.large, skips=skips)
+        self._parser: EventParser | None = None
+        self._limit = limit
         self._on_event = on_event
         self._on_end = on_end
 
-    @property
-    def resumable(self) -> bool:
-        """True if an event had an id, so that the stream can be resumed after it."""
-        return self._parser.resumable
+    def feed(self, piece: bytes) -> None:
+        is_whole = self._is_simple and not self.over and len(piece) <= self._limit
+        event = one_event(piece) if is_whole else None
+        if event is None:
+            super().feed(piece)
+            return
+        try:
+            self._on_event(event)
+        except Exception as error:  # noqa: BLE001 - the boundary, as for the steps
+            self._fail_of(error)
+
+    def end(self, piece: bytes) -> None:
+        self._connection = None
+        if piece:
+            self.feed(piece)
+        if self._is_simple and not self.over:
+            self.over = True
+            self._on_end()
+        else:
+            super().end(b"")
 
     def _add(self, part: bytes) -> Iterator[None]:
+        if self._parser is None:
+            self._parser = self._make_parser()
         for event in self._parser.feed(part):
             self._on_event(event)
             yield

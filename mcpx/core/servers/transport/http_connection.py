@@ -2,6 +2,8 @@
 
 `HttpConnection` is an asyncio protocol around httptools. A request goes out in one write, in the turn of the
 event loop in which it was sent; what comes back is told to its `Reply`. There is no task, and nothing waits.
+Servers send the same head again and again, but for a date that changes once a second: its headers are taken
+apart once for all that are the same.
 What a server may send without an end is bounded here: heads, trailers and the extensions of chunks by
 `MAX_HEAD_BYTES`, requests that it does not read by `WRITE_TIMEOUT_S`. Bodies are bounded by who takes them.
 A response that does not end where it says costs the connection, so that no byte of it is taken for the next.
@@ -13,7 +15,7 @@ import asyncio
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import httptools
 
@@ -24,6 +26,7 @@ MAX_HEAD_BYTES: Final = 65536  # of a head, or of anything else between two piec
 MAX_HEADERS: Final = 256  # of one response
 WRITE_TIMEOUT_S: Final = 30.0  # for a server to read anything of what it is sent
 _FINAL: Final = 200  # the first status that is not interim
+_END: Final = b"\r\n\r\n"  # of a head
 
 _BUFFER: Final = bytearray(READ_BYTES)  # of all connections: what is read is parsed before anything else runs
 _VIEW: Final = memoryview(_BUFFER)
@@ -38,15 +41,17 @@ class Headers(dict[str, str]):
 
 
 class Head:
-    """The status and the headers of a response."""
+    """The status and the headers of a response; not to be changed once it was read."""
 
-    __slots__ = ("cookies", "headers", "status_code")
+    __slots__ = ("content_type", "cookies", "headers", "status_code")
 
     def __init__(self, status_code: int = 0) -> None:
         self.status_code = status_code
         self.headers = Headers()
         self.cookies: list[str] = []
         """The values of Set-Cookie."""
+        self.content_type = ""
+        """The MIME type, without parameters."""
 
     def add(self, name: bytes, value: bytes) -> None:
         """Add a header as it came."""
@@ -57,6 +62,8 @@ class Head:
             self.headers[key] = f"{self.headers[key]}, {text}"
         else:
             self.headers[key] = text
+            if key == "content-type":
+                self.content_type = text.partition(";")[0].strip().lower()
 
 
 class Reply(Protocol):
@@ -88,18 +95,25 @@ class HttpConnection(asyncio.BufferedProtocol):
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._transport: asyncio.Transport
-        self._fileno = -1
+        self._poll: select.poll
         self._loop = asyncio.get_running_loop()
         self._reply: Reply | None = None
         self._head = Head()
+        self._known: tuple[bytes, Head] | None = None  # the last head, as it came
+        self._is_known = False  # the head that comes is that one
+        self._is_new = True  # nothing has come since the request was sent
+        self._had_interim = False
         self._pieces: list[bytes] = []
-        self._has_head = self._is_complete = self._is_odd = False
+        self._has_head = self._is_told = self._is_complete = self._is_odd = False
         self._silent_bytes = 0  # since the last piece of a body
         self._stalled: asyncio.TimerHandle | None = None
         self._unsent = 0
         self.reusable = True
         """To be set to False for a connection that is to take no more requests."""
         self.closed = False
+        self._is_held = False
+        self.through: Any = None
+        """The URL of the proxy at its end, which passes on requests that go to it as they are."""
         self.tunnel: object = None
         """The writer of asyncio's under it, which would close it when nothing refers to it any more."""
 
@@ -109,13 +123,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=1)  # anything that is left unsent
-        self._fileno = transport.get_extra_info("socket").fileno()
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return _VIEW
 
     def buffer_updated(self, nbytes: int) -> None:
         self._silent_bytes += nbytes
+        if is_new := self._is_new:
+            self._is_new = False
+            self._is_known = self._known is not None and _BUFFER.startswith(self._known[0], 0, nbytes)
+            self._head = self._known[1] if self._is_known and self._known is not None else Head()
         try:
             self._parser.feed_data(_VIEW[:nbytes])
         except httptools.HttpParserUpgrade:
@@ -127,10 +146,15 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self.abort(Dropped(f"what it sends is no HTTP: {reason}"))
                 return
             self.reusable = False
+        if is_new and self._has_head and not self._is_known:
+            self._remember(nbytes)
         self._deliver()
 
-    def eof_received(self) -> bool:
-        return False
+    def _remember(self, nbytes: int) -> None:
+        """Remember a head that has come in one piece, and first."""
+        end = _BUFFER.find(_END, 0, nbytes)
+        is_first = not self._had_interim and end > 0
+        self._known = (bytes(_VIEW[: end + len(_END)]), self._head) if is_first else None
 
     def connection_lost(self, exc: Exception | None) -> None:
         reply, self._reply = self._reply, None
@@ -176,8 +200,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._is_odd = True  # a response to nothing
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._has_head:
-            return  # a trailer
+        if self._has_head or self._is_known:
+            return  # a trailer, or one of a head that is known
         if len(self._head.headers) >= MAX_HEADERS:
             raise ValueError(f"more than {MAX_HEADERS} headers")
         self._head.add(name, value)
@@ -200,7 +224,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._is_complete = True
             self.reusable = self.reusable and self._parser.should_keep_alive()
         else:
-            self._head = Head()  # of an interim response
+            self._head, self._had_interim = Head(), True
 
     def _deliver(self) -> None:
         """Tell what was read: only now, since whoever is told may send the next request."""
@@ -213,10 +237,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif self._is_odd:
             self.abort(Dropped("it sends more than it was asked for"))
             return
-        if self._has_head and self._head.status_code:
-            head, self._head = self._head, Head()
-            self._head.headers = head.headers  # to know how the body ends
-            reply.begun(head, self)
+        if self._has_head and not self._is_told:
+            self._is_told = True
+            reply.begun(self._head, self)
             if self._reply is not reply:
                 return
         piece = b""
@@ -236,35 +259,35 @@ class HttpConnection(asyncio.BufferedProtocol):
         if not self.reusable or self._transport.get_write_buffer_size():  # it answered before it had read all
             self.close()
             return
-        self._transport.resume_reading()
+        self.release()
         self._on_free(self)
 
     # --- for its owner
 
     def is_usable(self) -> bool:
         """True if the server has not closed it, which the event loop may not have seen yet."""
-        if self.closed or not self.reusable or self._transport.is_closing():
+        if self.closed or not self.reusable:
             return False
-        poll = select.poll()
-        poll.register(self._fileno, select.POLLIN)
-        return not poll.poll(0)  # else it is closed, or sends what nobody has asked for
+        return not self._poll.poll(0)  # else it is closed, or sends what nobody has asked for
 
     def send(self, data: bytes, reply: Reply) -> None:
         """Send a request, whole."""
         self._reply = reply
-        self._head = Head()
-        self._has_head = self._is_complete = False
+        self._is_new = True
+        self._has_head = self._is_told = self._is_complete = self._had_interim = False
         self._silent_bytes = 0
         self._pieces.clear()
         self._transport.write(data)
 
     def hold(self) -> None:
         """Read no further for now."""
+        self._is_held = True
         self._transport.pause_reading()
 
     def release(self) -> None:
         """Read on."""
-        if not self.closed:
+        if self._is_held and not self.closed:
+            self._is_held = False
             self._transport.resume_reading()
 
     def close(self) -> None:

@@ -27,10 +27,12 @@ from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.core.servers.transport import http_posts
 from mcpx.core.servers.transport.exchange import FAILURES, Failed, HttpLink
 from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Redact
-from mcpx.core.servers.transport.http_network import Network
-from mcpx.core.servers.transport.http_pool import Url
+from mcpx.core.servers.transport.http_connection import Headers
+from mcpx.core.servers.transport.http_network import Exchange, Network
+from mcpx.core.servers.transport.http_pool import HttpRequest, Url
 from mcpx.core.servers.transport.http_posts import INITIALIZE, LISTEN, Post
 from mcpx.core.servers.transport.http_streams import Identified, Leaving, Note
 from mcpx.core.wire import envelope
@@ -89,10 +91,13 @@ class HttpDispatcher(WireDispatcher):
         """Called when the server has the end of the handshake."""
         self.standing: set[Leaving] = set()
         """Streams that are open for as long as the session, and are left when connections are made anew."""
+        self.leftovers = http_posts.leftovers()
+        """Requests of which the rest is read, while nobody waits for it."""
+        self._common: tuple[str | None, str | None, Headers] | None = None  # by session and version
         self._notes: set[Note] = set()
         self._before: object | None = None  # the message that all others have to wait for
         self._behind: deque[Callable[[], None]] = deque()
-        self._sends = channel = HttpChannel(self._write)
+        self._sends = channel = HttpChannel(self._write, network.send)
         self.posts = HttpOutgoing(self, channel)
         super().__init__(
             channel,
@@ -102,11 +107,6 @@ class HttpDispatcher(WireDispatcher):
             request_limit=MAX_SERVER_MESSAGE_BYTES,
             outgoing=self.posts,
         )
-
-    @property
-    def by_stream(self) -> bool:
-        """True if answers come on one stream."""
-        return self.posts_to is not None
 
     def take(self, line: Line, about: object) -> None:
         """Take a message of the server; `about` is the request on whose stream it came."""
@@ -120,38 +120,48 @@ class HttpDispatcher(WireDispatcher):
 
     # --- out
 
-    def headers(self, method: str, given: Mapping[str, str]) -> dict[str, str]:
-        """The headers of a message of that method, beside those of all requests."""
+    def headers(self, method: str, given: Mapping[str, str]) -> Headers:
+        """The headers of a message of that method."""
         if method == INITIALIZE:
             self.version = None
-        headers = dict(_OF_POSTS)
-        if self.session_id is not None:
-            headers[SESSION_HEADER] = self.session_id
+        common = self._common
+        if common is None or common[0] != self.session_id or common[1] != self.version:
+            common = self._common = self.session_id, self.version, self._common_headers()
+        headers = Headers(common[2])
         for name, value in given.items():
             headers[name.lower()] = value
-        if (version := headers.get(MCP_PROTOCOL_VERSION_HEADER)) is not None:
-            self.version = version
-        elif self.version is not None:
+        self.version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        return headers
+
+    def _common_headers(self) -> Headers:
+        """The headers of all messages now."""
+        headers = Headers({**self.network.headers, **_OF_POSTS})
+        if self.session_id is not None:
+            headers[SESSION_HEADER] = self.session_id
+        if self.version is not None:
             headers[MCP_PROTOCOL_VERSION_HEADER] = self.version
         return headers
 
     def post(self, post: Post, given: Mapping[str, str], body: bytes) -> None:
         """Send a request, which is among the open ones by now."""
         headers = self.headers(post.method, given)
-        post.request = self.network.request("POST", headers, body, self.posts_to)
+        post.request = HttpRequest("POST", self.posts_to or self.network.url, headers, body)
         post.is_modern = self.version in MODERN_PROTOCOL_VERSIONS
-        self._in_order(post.method, post, partial(self.network.send, post))
+        if self._before is None and post.method not in _ORDERED:
+            self._sends.send(post)
+        else:
+            self._in_order(post.method, post)
 
-    def _in_order(self, method: str, message: Post | Note, send: Callable[[], None]) -> None:
+    def _in_order(self, method: str, message: Post | Note) -> None:
         """Send a message, after those that it may depend on."""
         if self._before is not None:
-            self._behind.append(partial(self._in_order, method, message, send))
+            self._behind.append(partial(self._in_order, method, message))
             return
         if method in _ORDERED:
             self._before = message
             message.on_over = partial(self._is_over, message)
             asyncio.get_running_loop().call_later(NOTIFICATION_TIMEOUT_S, message.on_over)
-        self._sends.send(send)
+        self._sends.send(message)
 
     def _is_over(self, message: object) -> None:
         """Send what waits behind a message."""
@@ -189,11 +199,12 @@ class HttpDispatcher(WireDispatcher):
             self.link.mark_suspect()
             return None
         body = b"".join(pieces).removesuffix(b"\n")
-        request = self.network.request("POST", self.headers(method, given or NO_HEADERS), body, self.posts_to)
+        headers = self.headers(method, given or NO_HEADERS)
+        request = HttpRequest("POST", self.posts_to or self.network.url, headers, body)
         note = Note(self, request, self._notes.discard)
         note.end_after(NOTIFICATION_TIMEOUT_S)
         self._notes.add(note)
-        self._in_order(method, note, partial(self.network.send, note))
+        self._in_order(method, note)
         return note
 
     # --- for the SDK's session
@@ -231,6 +242,8 @@ class HttpDispatcher(WireDispatcher):
     def _close(self) -> None:
         super()._close()
         self._behind.clear()
+        for post in self.leftovers.clear():
+            post.stop()
         for stream in list(self.standing):
             stream.stop()
         for note in list(self._notes):
@@ -301,8 +314,10 @@ class HttpOutgoing(Outgoing):
 
     def settle(self, post: Identified) -> bool:
         """Take a request from the open ones; False if it was among them no more."""
-        if is_open := self.is_open(post):
-            del self._open[coerce_request_id(post.id)]
+        key = post.id if type(post.id) is int else coerce_request_id(post.id)
+        opened: object = self._open.get(key)
+        if is_open := opened is post:
+            del self._open[key]
         return is_open
 
     def recall(self, request_id: RequestId, /) -> bool:
@@ -333,19 +348,20 @@ class HttpOutgoing(Outgoing):
 class HttpChannel(Channel):
     """Where a stream has its channel: each message that is written is a POST of its own. Never congested."""
 
-    def __init__(self, write: Callable[..., object]) -> None:
+    def __init__(self, write: Callable[..., object], send: Callable[[Exchange], None]) -> None:
         self.on_drained = self.on_congested = lambda: None
         self.congested = False
         self._post = write
+        self._send = send
         self._loop = asyncio.get_running_loop()
-        self._due: list[Callable[[], None]] = []
+        self._due: list[Exchange] = []
 
     def write(self, *pieces: bytes | memoryview) -> None:
         self._post(*pieces)
 
-    def send(self, send: Callable[[], None]) -> None:
+    def send(self, exchange: Exchange) -> None:
         """Send something at the end of this turn of the loop, with what else is ready."""
-        self._due.append(send)
+        self._due.append(exchange)
         if len(self._due) == 1:
             DIRTY.append(self)
             if len(DIRTY) == 1 and not TURN.is_open:
@@ -353,8 +369,8 @@ class HttpChannel(Channel):
 
     def flush(self) -> None:
         due, self._due = self._due, []
-        for send in due:
-            send()
+        for each in due:
+            self._send(each)
 
     @property
     def position(self) -> int | None:  # type: ignore[override]  # a stream has one

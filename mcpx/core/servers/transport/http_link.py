@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final, Required, TypedDict, Unpack
 from urllib.parse import urljoin
 
 import anyio
@@ -25,35 +25,63 @@ from mcpx.core.servers.transport.http_pool import Url, read_url
 from mcpx.core.servers.transport.http_streams import Note, Stream
 from mcpx.core.servers.transport.link import ConnectionLost, Hooks
 
+if TYPE_CHECKING:
+    from mcpx.core.servers.transport.program import Program
+
 TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without
 STABLE_STREAM_S: Final = 10.0  # a stream that lived so long was a good one
 MIN_RETRY_DELAY_S: Final = 0.5  # before a stream that broke at once is opened again; doubled each time
 MAX_RETRY_DELAY_S: Final = 60.0
 
 
+class Options(TypedDict, total=False):
+    """What opens a link, beside its transport; see `connecting.open_link`."""
+
+    limit: Required[int]
+    hooks: Required[Hooks]
+    redact: Required[Redact]
+    authorizer: Authorizer | None
+    program: Program | None
+
+
 @asynccontextmanager
-async def open_http(
-    http: Http, *, limit: int, hooks: Hooks, redact: Redact, authorizer: Authorizer | None = None
-) -> AsyncIterator[HttpLink]:
+async def open_http(http: Http, **options: Unpack[Options]) -> AsyncIterator[HttpLink]:
     """Open a link over Streamable HTTP. Nothing is sent before the first request.
 
     Raises:
         ConnectionLost: Its certificates, or its URL, cannot be used.
     """
-    async with (
-        open_network(http.url, http.headers, tls=http.tls, authorizer=authorizer) as network,
-        anyio.create_task_group() as tasks,
-    ):
-        dispatcher = HttpDispatcher(network, limit=limit, on_malformed=hooks.on_malformed, redact=redact)
-        link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
-        link.reach = network.reach
-        dispatcher.on_initialized = lambda: network.spawn(_listen, dispatcher)
+    async with _dispatcher_of(http, options) as dispatcher, anyio.create_task_group() as tasks:
+        dispatcher.on_initialized = lambda: dispatcher.network.spawn(_listen, dispatcher)
         try:
-            yield link
+            yield dispatcher.link
         finally:
             tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await _terminate(dispatcher)
+
+
+@asynccontextmanager
+async def _dispatcher_of(remote: Http | Sse, options: Options) -> AsyncIterator[HttpDispatcher]:
+    """Open the connections to a server, without a session. Of a program the end is watched."""
+    program, hooks = options.get("program"), options["hooks"]
+    async with open_network(
+        remote.url,
+        remote.headers,
+        tls=remote.tls,
+        authorizer=options.get("authorizer"),
+        direct=program is not None,
+    ) as network:
+        dispatcher = HttpDispatcher(
+            network, limit=options["limit"], on_malformed=hooks.on_malformed, redact=options["redact"]
+        )
+        link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
+        link.reach = network.reach
+        if program is None:
+            yield dispatcher
+            return
+        async with program.watched(link):
+            yield dispatcher
 
 
 async def _listen(dispatcher: HttpDispatcher) -> None:
@@ -118,22 +146,15 @@ async def _terminate(dispatcher: HttpDispatcher) -> None:
 
 
 @asynccontextmanager
-async def open_sse(
-    sse: Sse, *, limit: int, hooks: Hooks, redact: Redact, authorizer: Authorizer | None = None
-) -> AsyncIterator[HttpLink]:
+async def open_sse(sse: Sse, **options: Unpack[Options]) -> AsyncIterator[HttpLink]:
     """Open a link over the older transport, whose answers come on one event stream.
 
     Raises:
-        ConnectionLost: The server cannot be reached, or has no such stream.
+        ConnectionLost: The server cannot be reached, or has no such stream; of a program that has just been
+            started, `await_listener` raises it.
     """
-    async with (
-        open_network(sse.url, sse.headers, tls=sse.tls, authorizer=authorizer) as network,
-        anyio.create_task_group() as tasks,
-    ):
-        dispatcher = HttpDispatcher(network, limit=limit, on_malformed=hooks.on_malformed, redact=redact)
-        link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
-        link.reach = network.reach
-        found = anyio.Event()
+    async with _dispatcher_of(sse, options) as dispatcher, anyio.create_task_group() as tasks:
+        link, network, found = dispatcher.link, dispatcher.network, anyio.Event()
 
         def take(event: Event) -> None:
             if event.fields.get(b"event") == b"endpoint":
@@ -149,12 +170,18 @@ async def open_sse(
             found.set()
             link.lose(stream.reason)
 
-        network.send(stream)
-        tasks.start_soon(watch)
-        try:
+        async def begin() -> None:
+            network.send(stream)
+            tasks.start_soon(watch)
             await found.wait()
             if dispatcher.posts_to is None:
                 raise _no_stream(stream)
+
+        try:
+            if link.by_program:
+                link.once_it_listens = begin
+            else:
+                await begin()
             yield link
         finally:
             stream.stop()

@@ -55,12 +55,15 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 class FewCookies(CookieJar):
     """Keeps the few cookies that a load balancer sets, and none of a server that sets very many."""
 
+    are_any = False
+
     def take(self, url: str, head: Head) -> None:
         """Take in the cookies of a response."""
         if len(head.cookies) <= MAX_COOKIES:
             self.extract_cookies(_Jarred(head.cookies), _asked(url))  # type: ignore[arg-type]  # all it uses
         if len(self) > MAX_COOKIES:
             self.clear()
+        self.are_any = len(self) > 0
 
     def header(self, url: str) -> str | None:
         """The cookies for a request to that URL, if there are any."""
@@ -130,7 +133,7 @@ class Exchange:
 
     def go(self, connection: HttpConnection) -> None:
         try:
-            data = self.request.encode(through=self.network.through)
+            data = self.request.encode(through=connection.through)
         except Unreachable as error:
             connection.close()
             self.unreachable(error)
@@ -212,7 +215,8 @@ class Exchange:
         if location is None or self._redirects >= MAX_REDIRECTS or not follows(self.request, head, location):
             return False
         self._redirects += 1
-        self.request.url = replace(location, userinfo=self.request.url.userinfo)
+        before = self.request.url
+        self.request.url = replace(location, userinfo=before.userinfo, direct=before.direct)
         return True
 
 
@@ -259,27 +263,24 @@ class Network:
         self.cookies = FewCookies()
         self.answered = False
         """True once the server has answered anything."""
-        self._headers = Headers({name.lower(): value for name, value in headers.items()})
-        self._headers.setdefault("user-agent", USER_AGENT)
-        self._headers["accept-encoding"] = ACCEPT_ENCODING
+        self.headers = Headers({name.lower(): value for name, value in headers.items()})
+        """Those of all requests."""
+        self.headers.setdefault("user-agent", USER_AGENT)
+        self.headers["accept-encoding"] = ACCEPT_ENCODING
         for name in _OF_THE_MESSAGE:
-            self._headers.pop(name, None)
+            self.headers.pop(name, None)
         if url.credentials is not None:
-            self._headers.setdefault("authorization", url.credentials)
+            self.headers.setdefault("authorization", url.credentials)
         self._tasks: set[asyncio.Task[None]] = set()
         self._trusted = trusted
         self._pools: dict[tuple[str, str, int], Pool] = {}
-
-    @property
-    def through(self) -> Url | None:
-        """The proxy that passes requests on, which go to no server directly."""
-        return self._pool_of(self.url).through
+        self._pool: Pool | None = None  # of that URL
 
     def request(
         self, method: str, headers: dict[str, str], body: bytes = b"", url: Url | None = None
     ) -> HttpRequest:
         """A request with those headers beside those of all."""
-        return HttpRequest(method, url or self.url, Headers({**self._headers, **headers}), body)
+        return HttpRequest(method, url or self.url, Headers({**self.headers, **headers}), body)
 
     def send(self, exchange: Exchange) -> None:
         """Send a request, with a token if there is one."""
@@ -301,15 +302,20 @@ class Network:
         if exchange.stopped:
             return
         request = exchange.request
-        if len(self.cookies) and (cookies := self.cookies.header(str(request.url))) is not None:
+        if self.cookies.are_any and (cookies := self.cookies.header(str(request.url))) is not None:
             request.headers["cookie"] = cookies
-        self._pool_of(request.url).send(exchange)
+        url = request.url
+        if url is not self.url or (pool := self._pool) is None:
+            pool = self._pool_of(url)
+        pool.send(exchange)
 
     def _pool_of(self, url: Url) -> Pool:
         pool = self._pools.get(url.origin)
         if pool is None:
             trusted = self._trusted if url.scheme == "http" else self._trusted or ssl_context()
             pool = self._pools[url.origin] = Pool(url, trusted, self.spawn)
+            if url is self.url:
+                self._pool = pool
         return pool
 
     def spawn(self, function: Any, *arguments: object) -> None:
@@ -377,15 +383,16 @@ async def open_network(
     *,
     tls: Tls | None = None,
     authorizer: Authorizer | None = None,
+    direct: bool = False,
 ) -> AsyncIterator[Network]:
-    """Open the connections to one server. Redirects to another origin are not followed, so no other is shown
-    the certificate of `tls`.
+    """Open the connections to one server, `direct` ones if no proxy is to be used. Redirects to another
+    origin are not followed, so no other is shown the certificate of `tls`.
 
     Raises:
         ConnectionLost: The certificates cannot be used.
         Unreachable: It is no URL of HTTP.
     """
-    target = read_url(url)
+    target = replace(read_url(url), direct=direct)
     trusted: ssl.SSLContext | None = None
     if target.scheme == "https":
         try:

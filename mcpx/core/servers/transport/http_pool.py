@@ -18,6 +18,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -49,6 +50,8 @@ class Url(msgspec.Struct, frozen=True):
     path: str
     """With the query, and escaped."""
     userinfo: str = ""
+    direct: bool = False
+    """True if no proxy is on the way, whatever the environment says: MCPX itself has started what listens."""
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
@@ -117,22 +120,26 @@ class HttpRequest:
         Raises:
             Unreachable: A header has characters that none may have.
         """
-        target = self.url.path
-        if through is not None:
-            target = f"{self.url.scheme}://{self.url.authority}{target}"
-            if through.userinfo:
-                self.headers["proxy-authorization"] = through.credentials or ""
-        headers = self.headers
-        headers["host"] = self.url.authority
+        head = _encoded(self.method, self.url, through, tuple(self.headers.items()))
         if self.body or self.method == "POST":
-            headers["content-length"] = str(len(self.body))
-        head = f"{self.method} {target} HTTP/1.1\r\n" + "".join(
-            [f"{name}: {value}\r\n" for name, value in headers.items()]
-        )
-        lines = 1 + len(headers)
-        if head.count("\n") != lines or head.count("\r") != lines or "\0" in head:
-            raise Unreachable("a header of the request has a line break in it")
-        return b"".join((head.encode(errors="replace"), b"\r\n", self.body))
+            return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(self.body), self.body)
+        return head + b"\r\n"
+
+
+@lru_cache(maxsize=64)
+def _encoded(method: str, url: Url, through: Url | None, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """The head of a request, but for its length and its end; most are the same as one that was before."""
+    target, own = url.path, {"host": url.authority}
+    if through is not None:
+        target = f"{url.scheme}://{url.authority}{target}"
+        if through.userinfo:
+            own["proxy-authorization"] = through.credentials or ""
+    lines = [f"{name}: {value}\r\n" for name, value in (*own.items(), *headers)]
+    head = f"{method} {target} HTTP/1.1\r\n" + "".join(lines)
+    count = 1 + len(lines)
+    if head.count("\n") != count or head.count("\r") != count or "\0" in head:
+        raise Unreachable("a header of the request has a line break in it")
+    return head.encode(errors="replace")
 
 
 def proxy_for(url: Url) -> Url | None:
@@ -141,6 +148,8 @@ def proxy_for(url: Url) -> Url | None:
     Raises:
         HttpFailure: It cannot be used.
     """
+    if url.direct:
+        return None
     proxies = getproxies()
     named = proxies.get(url.scheme) or proxies.get("all")
     if not named or proxy_bypass(f"{url.host}:{url.origin[2]}") or proxy_bypass(url.host):
@@ -178,8 +187,6 @@ class Pool:
 
     def __init__(self, url: Url, context: ssl.SSLContext | None, spawn: Spawn) -> None:
         """`context` is for https."""
-        self.through: Url | None = None
-        """The proxy that passes requests on, once there is a connection, where they go to it as they are."""
         self._url = url
         self._context = context
         self._spawn = spawn
@@ -284,26 +291,15 @@ class Pool:
         made = HttpConnection(self._free, self._closed)
         try:
             if proxy is None or self._url.scheme == "http":
-                self.through = proxy
+                made.through = proxy
                 context = self._context if proxy is None else ssl.create_default_context()
-                await self._start(made, connected, near, context)
+                await start(made, connected, near, context)
             else:
                 await self._tunnel(made, connected, proxy)
         except BaseException:
             connected.close()
             raise
         return made
-
-    async def _start(
-        self, made: HttpConnection, connected: socket.socket, near: Url, context: ssl.SSLContext | None
-    ) -> None:
-        secure = near.scheme == "https"
-        await self._loop.create_connection(
-            lambda: made,
-            sock=connected,
-            ssl=context if secure else None,
-            server_hostname=near.host if secure else None,
-        )
 
     async def _tunnel(self, made: HttpConnection, connected: socket.socket, proxy: Url) -> None:
         """Have the proxy connect, and shake hands with the server through it."""
@@ -346,6 +342,23 @@ class Pool:
         said = answer.partition(b"\r\n")[0].decode("latin-1")
         if answer.split(b" ", 2)[1:2] != [_OK]:
             raise Unreachable(f"the proxy does not connect: {said[:100]}")
+
+
+async def start(
+    made: HttpConnection, connected: socket.socket, near: Url, context: ssl.SSLContext | None
+) -> None:
+    """Have a connection go over a socket, with TLS if its URL says so.
+
+    Raises:
+        OSError: The handshake has failed.
+    """
+    secure = near.scheme == "https"
+    await asyncio.get_running_loop().create_connection(
+        lambda: made,
+        sock=connected,
+        ssl=context if secure else None,
+        server_hostname=near.host if secure else None,
+    )
 
 
 async def find_refusal(url: Url, context: ssl.SSLContext | None) -> ssl.SSLError | None:

@@ -25,7 +25,7 @@ from mcpx.core.servers.transport.exchange import (
     StreamLeft,
     Unreachable,
 )
-from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Answer, Event
+from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Event
 from mcpx.core.servers.transport.http_bodies import Body, Events, Prefix, Whole
 from mcpx.core.servers.transport.http_connection import Head, Headers, HttpConnection
 from mcpx.core.servers.transport.http_network import Exchange
@@ -39,12 +39,13 @@ from mcpx.core.servers.transport.http_streams import (
 )
 from mcpx.core.wire.channel import TURN, flush_all
 from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.intake import LargeMessage
 from mcpx.core.wire.lines import TooLong
 from mcpx.core.wire.outgoing import MalformedMessage, OnAnswer, OnProgress, ResponseTooLarge
 from mcpx.core.wire.unreachable import unreachable
 
-ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
+ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an answer that nobody waits for; then it is hung up on
 PROBE_TIMEOUT_S: Final = 2.0  # for a ping in a session that is in doubt
 RESUME_AFTER_S: Final = 1.0  # a stream that broke off, unless the server says another time
 MAX_RESUME_AFTER_S: Final = 60.0
@@ -57,6 +58,11 @@ _REDIRECTS: Final = range(300, 400)
 
 
 NOWHERE: Final = HttpRequest("POST", None, Headers())  # type: ignore[arg-type]  # until it is known
+
+
+def leftovers() -> Expiry[Post]:
+    """Make what ends requests of which the rest is read, while nobody waits for it."""
+    return Expiry(ABANDONED_TIMEOUT_S, Post.stop)
 
 
 class Post(Exchange):
@@ -120,11 +126,12 @@ class Post(Exchange):
         if self.is_modern or not self.started:
             self.stop()
         else:
-            self.end_after(ABANDONED_TIMEOUT_S)
+            self._session.leftovers.add(self)
 
     def stop(self) -> None:
         super().stop()
         self._answered = True
+        self._session.leftovers.discard(self)
         self._session.standing.discard(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -147,20 +154,16 @@ class Post(Exchange):
             link.last_problem = str(error)
         self._settle(None, error)
 
-    def settle(self, answer: Answer) -> None:
-        """This is the answer."""
-        if not self._answered:
-            self._settle(answer.result, answer.error)
-
     def _settle(self, result: msgspec.Raw | None, error: Exception | None) -> None:
         self._answered = True
-        self._session.standing.discard(self)
+        session = self._session
+        session.standing.discard(self)
         if self.on_over is not None:
             self.on_over()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._session.posts.settle(self):
+        if session.posts.settle(self):
             TURN.is_open = True
             try:
                 self.on_answer(result, error)
@@ -172,13 +175,13 @@ class Post(Exchange):
     def accept(self, head: Head, connection: HttpConnection) -> Body:
         session = self._session
         session.link.mark_healthy()
-        if session.by_stream:  # which has the answer
+        if session.posts_to is not None:  # whose stream has the answer
             if self.on_over is not None:
                 self.on_over()
             return Prefix(head, connection, lambda _prefix: None)
         if self.method == INITIALIZE and (given := head.headers.get(SESSION_HEADER)):
             session.session_id = given
-        kind = http_answers.content_type(head)
+        kind = head.content_type
         if kind == "application/json":
             return Whole(head, connection, session.limit, on_message=self._message, on_failure=self._broken)
         if kind == "text/event-stream":
@@ -204,13 +207,13 @@ class Post(Exchange):
         except MalformedMessage as error:
             self.fail(error)
         else:
-            self.settle(answer)
-            self._end_soon()
+            self._settle(answer.result, answer.error)
+            self._read_rest()
 
-    def _end_soon(self) -> None:
-        """The answer is there: what else comes is read so that the connection can be kept."""
+    def _read_rest(self) -> None:
+        """Read what else comes, for a while, so that the connection can be kept."""
         if self._connection is not None:
-            self.end_after(ABANDONED_TIMEOUT_S)
+            self._session.leftovers.add(self)
 
     def _broken(self, error: Exception) -> None:
         if isinstance(error, Dropped):
@@ -243,17 +246,16 @@ class Post(Exchange):
         if answer is None:
             self._session.take(data, self._about)
         else:
-            self.settle(answer)
-            self._end_soon()
+            self._settle(answer.result, answer.error)
+            self._read_rest()
 
     def ended(self, piece: bytes) -> None:
-        if self._answered and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._session.leftovers.discard(self)
         super().ended(piece)
 
     def _ended(self) -> None:
-        self._stream_over("the event stream ended")
+        if not self._answered:
+            self._stream_over("the event stream ended")
 
     def _stream_broken(self, error: Exception) -> None:
         if isinstance(error, ResponseTooLarge | MalformedMessage):
@@ -339,7 +341,8 @@ class Post(Exchange):
         if body.error is not None and http_answers.is_server_error(
             body, status, self.id, in_session=in_session
         ):
-            self.settle(Answer(self.id, error=body.error))
+            if not self._answered:
+                self._settle(None, body.error)
             return
         if status < HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.TOO_MANY_REQUESTS:
             link.mark_suspect()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -23,8 +23,9 @@ from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Event, Reda
 from mcpx.core.servers.transport.http_bodies import Body, Events, Prefix
 from mcpx.core.servers.transport.http_connection import Head, HttpConnection
 from mcpx.core.servers.transport.http_network import Exchange, Network, redirect_of
-from mcpx.core.servers.transport.http_pool import HttpRequest
+from mcpx.core.servers.transport.http_pool import HttpRequest, Url
 from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.lines import Line
 from mcpx.core.wire.unreachable import retry_after
 
@@ -52,12 +53,11 @@ class Session(Protocol):
     redact: Redact
     session_id: str | None
     standing: set[Leaving]
+    leftovers: Expiry[Any]
+    posts_to: Url | None
 
     @property
     def posts(self) -> Requests: ...
-
-    @property
-    def by_stream(self) -> bool: ...
 
     def take(self, line: Line, about: object) -> None: ...
 
@@ -151,7 +151,7 @@ class Stream(Exchange):
 
     def accept(self, head: Head, connection: HttpConnection) -> Body:
         self.status = head.status_code
-        if http_answers.content_type(head) != "text/event-stream":
+        if head.content_type != "text/event-stream":
             self.error = http_answers.not_a_message(head)
             self.over.set()
             return Prefix(head, connection, lambda _prefix: None)

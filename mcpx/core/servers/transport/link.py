@@ -18,6 +18,7 @@ import structlog
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.running import Inherited
 from mcpx.core.servers.transport.containers import Container
+from mcpx.core.servers.transport.process import ChildProcess
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
@@ -85,6 +86,13 @@ class Link:
         """Carrier of the SDK's session, and of bytes."""
         self.reach: Callable[[], Awaitable[None]] | None = None
         """Makes a connection to the server and closes it again, or raises OSError; None where one lasts."""
+        self.by_pipe = False
+        """True if it leads to the standard streams of a child process."""
+        self.by_program = False
+        """True if it leads to a port of one, of this session or of another one with the server."""
+        self.program_ended = False
+        """True if that is why it was lost."""
+        self._child: ChildProcess | None = None
         self.pid: int | None = None
         """The child process, where there is one."""
         self.mark = ""
@@ -102,9 +110,32 @@ class Link:
         self.established = False
         """True once the handshake is over."""
 
+    def take_process(self, child: ChildProcess) -> None:
+        """Have the child process answer for what is asked of it.
+
+        These are the child's own methods: calls in flight ask them, and a call in between would cost each.
+        """
+        self._child, self.pid, self.mark = child, child.pid, child.mark
+        self.inherited, self.container = child.inherited, child.container
+        vars(self).update(
+            is_doomed=child.is_doomed,
+            is_exiting=child.is_exiting,
+            is_stopped=child.is_stopped,
+            stderr_tail=child.last_words.tail,
+            last_line=child.last_words.last,
+            has_worked=child.has_worked,
+            note_descendants=child.note_descendants,
+        )
+
     def establish(self) -> None:
         """Note that the handshake is over."""
         self.established = True
+
+    async def await_listener(self) -> None:
+        """Wait until connections can be made to a program that has just been started; no other is waited for.
+
+        Who waits sets the limit.
+        """
 
     def is_alive(self) -> bool:
         """True if it makes sense to send; for a child process this asks the kernel."""
@@ -112,6 +143,10 @@ class Link:
 
     def is_doomed(self) -> bool:
         """True if the server is about to die, though it may still take what is sent; asks the kernel."""
+        return False
+
+    def is_exiting(self) -> bool:
+        """True if the server's process is on its way out, where that is known."""
         return False
 
     def is_stopped(self) -> bool:
@@ -151,6 +186,8 @@ class Link:
     def give_up(self, reason: str) -> None:
         """End the connection to a server that hangs; a child process is killed, one on a node stays."""
         self.lost.set(reason)
+        if self._child is not None:
+            self._child.kill()
 
 
 class Hooks(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A child process that speaks on its standard streams: started, watched, and terminated.
+"""A child process: started, watched, and terminated. It speaks on its standard streams, or over HTTP.
 
 Owns the process, its group, its mark and the last lines of its standard error. `exited` is set as soon as the
 kernel reports the exit (by a pidfd on Linux), whether or not anything is read or written. `stop` leaves
@@ -31,6 +31,9 @@ from mcpx.core.system.processes import WorkWatch
 from mcpx.core.text import cut
 from mcpx.core.wire.channel import Channel
 
+NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
+EXIT_WAIT_S: Final = 0.05  # the connections of a process end a moment before it does
+EXITING_TIMEOUT_S: Final = 5.0  # for one that is on its way out, by what the kernel says
 MAX_KEPT_LINES: Final = 100
 MAX_LINE_CHARS: Final = 300
 MAX_TAIL_LINES: Final = 5  # in an error message
@@ -40,7 +43,9 @@ STDERR_CHUNK_BYTES: Final = 65536
 EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
 TERM_TIMEOUT_S: Final = 0.7
 MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
-PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
+FLAGS_FIELD: Final = 6  # field 9 of it, counted from the third
+PENDING_FIELD: Final = 28  # field 31, likewise
+PF_EXITING: Final = 0x4
 EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 LOOK_TOGETHER_S: Final = 0.003  # servers often end together, and each looks for what is left of it
 
@@ -97,14 +102,15 @@ class LastWords:
 
 
 class ChildProcess:
-    """One running child. Made by `running`; its standard output and input are `channel`."""
+    """One running child, made by `running`. `channel` is its standard output and input, if it speaks so."""
 
     def __init__(
         self, spawned: Spawned, on_stderr: Callable[[bytes], None], redact: Callable[[str], str]
     ) -> None:
         popen, self.mark, self.inherited, self.container = spawned
-        assert popen.stdin and popen.stdout and popen.stderr  # spawned with pipes
+        assert popen.stdin and popen.stdout  # spawned with pipes
         self._popen = popen
+        self._log = popen.stderr or popen.stdout
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
         self._said_bytes = self._said_before = 0  # on standard error
@@ -113,10 +119,11 @@ class ChildProcess:
         self.exited = anyio.Event()
         self.last_words = LastWords(redact)
         self._on_stderr = on_stderr
-        for stream in (popen.stdin, popen.stdout, popen.stderr):
+        for stream in (popen.stdin, popen.stdout, self._log):
             os.set_blocking(stream.fileno(), False)
-        self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
-        self._loop.add_reader(popen.stderr.fileno(), self._read_stderr)
+        speaks = popen.stderr is not None
+        self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno()) if speaks else None
+        self._loop.add_reader(self._log.fileno(), self._read_stderr)
         self._statfd = _open_stat(self.pid)
         self._pidfd = _open_pidfd(self.pid)
         if self._pidfd is None:
@@ -153,6 +160,21 @@ class ChildProcess:
         """
         fields = self._stat()
         return len(fields) > PENDING_FIELD and bool(int(fields[PENDING_FIELD]) & 1 << signal.SIGKILL - 1)
+
+    def is_exiting(self) -> bool:
+        """True if it is on its way out: its files are closed, or will be at once; False if nobody says."""
+        fields = self._stat()
+        leaves = len(fields) > FLAGS_FIELD and bool(int(fields[FLAGS_FIELD]) & PF_EXITING)
+        return leaves or not self.is_alive() or self.is_doomed()
+
+    async def has_exited(self) -> bool:
+        """Wait a moment for its exit, and longer if it is on its way out; whether it has come."""
+        with anyio.move_on_after(EXIT_WAIT_S):
+            await self.exited.wait()
+        if not self.exited.is_set() and self.is_exiting():
+            with anyio.move_on_after(EXITING_TIMEOUT_S):
+                await self.exited.wait()
+        return self.exited.is_set()
 
     def _stat(self) -> list[bytes]:
         """The fields of /proc/PID/stat (proc(5)) from the third on; empty if there are none."""
@@ -198,8 +220,8 @@ class ChildProcess:
 
     def _read_stderr(self) -> None:
         """Keep the last lines, and pass whole lines on; a flood costs no more than the reading."""
-        stream = self._popen.stderr
-        if stream is None or stream.closed:
+        stream = self._log
+        if stream.closed:
             return
         try:
             data = os.read(stream.fileno(), STDERR_CHUNK_BYTES)
@@ -242,12 +264,14 @@ class ChildProcess:
     async def stop(self) -> None:
         """Close its input, wait, send SIGTERM, then SIGKILL: nothing of it is left."""
         self.note_descendants()
-        self.channel.on_data = _discard  # a child that flushes can leave
-        self.channel.flush()
-        self.channel.release_writer()
+        if self.channel is not None:
+            self.channel.on_data = _discard  # a child that flushes can leave
+            self.channel.flush()
+            self.channel.release_writer()
         self._close(self._popen.stdin)
-        with anyio.move_on_after(EOF_TIMEOUT_S):
-            await self.exited.wait()
+        if self.channel is not None:  # to one that speaks elsewhere, the end of its input says nothing
+            with anyio.move_on_after(EOF_TIMEOUT_S):
+                await self.exited.wait()
         if self.container is not None:  # its client, when it is killed, leaves it
             await anyio.to_thread.run_sync(stop, self.container)
         await self._end_others()  # also if the child itself has exited: it may have left others behind
@@ -257,13 +281,14 @@ class ChildProcess:
         if self._statfd is not None:
             os.close(self._statfd)
             self._statfd = None
-        self.channel.close()
+        if self.channel is not None:
+            self.channel.close()
         if said := self.last_words.finish():  # a grandchild may hold the pipe open
             self._on_stderr(said)
-        if self._popen.stderr is not None and not self._popen.stderr.closed:
-            self._loop.remove_reader(self._popen.stderr.fileno())
+        if not self._log.closed:
+            self._loop.remove_reader(self._log.fileno())
         self._close(self._popen.stdout)
-        self._close(self._popen.stderr)
+        self._close(self._log)
 
     @staticmethod
     def _close(stream: object) -> None:
@@ -309,11 +334,16 @@ def _discard(_data: bytes) -> None:
 
 @asynccontextmanager
 async def running(
-    stdio: Stdio, on_stderr: Callable[[bytes], None], redact: Callable[[str], str] = str
+    stdio: Stdio,
+    on_stderr: Callable[[bytes], None],
+    redact: Callable[[str], str] = str,
+    *,
+    speaks: bool = True,
 ) -> AsyncIterator[ChildProcess]:
     """Run the command in a process group of its own; at exit it is stopped, whatever happens.
 
-    It may have been started early (`spawning.EARLY`).
+    It may have been started early (`spawning.EARLY`), if it `speaks` on its standard streams. If not, its
+    standard output is taken as its standard error is.
 
     `on_stderr` is called with whole lines, and must not raise. `redact` removes secrets from the last ones,
     which go into errors.
@@ -321,7 +351,7 @@ async def running(
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
     """
-    spawned = EARLY.take(stdio) or spawn(stdio)
+    spawned = (speaks and EARLY.take(stdio)) or spawn(stdio, speaks=speaks)
     child = ChildProcess(spawned, on_stderr, redact)  # no await up to here: else it could be lost
     try:
         yield child

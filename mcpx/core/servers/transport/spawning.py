@@ -47,8 +47,10 @@ class Spawned(NamedTuple):
     """What it runs in, where it is the client of an engine."""
 
 
-def spawn(stdio: Stdio) -> Spawned:
+def spawn(stdio: Stdio, *, speaks: bool = True) -> Spawned:
     """Start the command. The caller ends it, and reads its standard error before the pipe is full.
+
+    One that does not `speak` MCP on its standard output writes both to the same pipe, `stdout`.
 
     The child is given a stated list of variables of the environment in force, those that `inherit` names, and
     what is configured, never the whole environment; and a random mark, by which MCPX recognises it and its
@@ -65,7 +67,7 @@ def spawn(stdio: Stdio) -> Spawned:
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE if speaks else subprocess.STDOUT,
         bufsize=0,
         env=environ,
         cwd=stdio.cwd,

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,17 +23,11 @@ from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.test_names_of_accounts import id_token
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
+from tests.ports import free_port
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\S*authorize\S*")
-
-
-def free_port():
-    """A port that nothing has now: the default is for the machine's own sign-ins."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Home(House):
@@ -220,7 +213,7 @@ def test_a_sign_in_that_fails_is_said_and_typed(home, issuer, daemon):
 def test_the_address_that_the_browser_ends_at_can_be_given_back(home, issuer, daemon):
     home.start(daemon=daemon)
     with home.waiting("notes", stdin=subprocess.PIPE) as (process, link):
-        out, error = process.communicate(issuer.consent(link).encode() + b"\n", timeout=30)
+        out, error = process.communicate(issuer.consent(link).encode() + b"\n", timeout=50)
     assert process.returncode == 0, error
     assert b"signed in to notes" in out
 
@@ -230,7 +223,7 @@ def test_what_cannot_be_that_address_ends_a_program(home, issuer, daemon):
     home.start(daemon=daemon)
     with home.waiting("notes", stdin=subprocess.PIPE) as (process, link):
         other = issuer.consent(link).replace("state=", "state=x")
-        out, error = process.communicate(other.encode(), timeout=30)
+        out, error = process.communicate(other.encode(), timeout=50)
     assert process.returncode == 1
     assert b"belongs to another sign-in" in error
     assert out == b""
@@ -389,7 +382,7 @@ def test_a_daemon_that_stops_ends_it_at_once(home):
     home.start(daemon=True, shutdown_grace=50)
     with home.waiting("notes") as (process, _):
         assert home.run("daemon", "stop").returncode == 0
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=50)
     assert process.returncode == 1
     assert b"cancelled: MCPX ends" in error
 
@@ -406,7 +399,7 @@ def test_a_lost_daemon_ends_it(home, issuer):
     home.start(daemon=True)
     with home.waiting("notes") as (process, _):
         os.kill(home.pid, signal.SIGKILL)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=50)
     assert process.returncode == 1
     assert b"the daemon went away" in error
 

@@ -1,4 +1,4 @@
-"""`mcpx token`: what it prints, what it keeps, and what it refuses."""
+"""`mcpx token` and `mcpx secret list`: what they print, what is kept, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from click.testing import CliRunner
 from mcpx.cli.known_names import complete_token
 from mcpx.cli.main import cli
 from mcpx.core.policy.tokens import NamedTokens, digest_of, issue, load_named
+from tests.mcpx.core.daemon.conftest import house
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import write_config
+
+__all__ = ["house"]
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +91,43 @@ def test_one_is_revoked():
     assert json.loads(run("revoke", "other", "--json").stdout) == {"revoked": "other"}
     done = run("list")
     assert (done.stdout, done.stderr) == ("", "no token was made; begin with: mcpx token new NAME\n")
+
+
+# --- secrets
+
+
+def secrets_listed(*arguments):
+    return CliRunner().invoke(cli, ["secret", "list", *arguments])
+
+
+VALUES = {
+    "a": {"command": "x", "env": {"T": "${cmd:echo hidden-argument}", "U": "${keychain:NAME}"}},
+    "b": {"url": "https://b.example", "headers": {"X": "plain"}},
+    "c": {"command": "x", "env_file": ["one.env", "two.env"]},
+    "off": {"command": "x", "env": {"T": "${cmd:other}"}, "disabled": True},
+}
+
+
+def test_the_values_that_servers_fetch_are_named_without_a_daemon_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCPX_CONFIG", write_config(tmp_path, VALUES))
+    said = json.loads(secrets_listed("--json").stdout)["values"]
+    shown = [(each["server"], each["value"]) for each in said]
+    assert shown == [
+        ("a", "${cmd:echo ...}"),
+        ("a", "${keychain:NAME}"),
+        ("c", "env_file one.env"),
+        ("c", "env_file two.env"),
+    ]
+    told = secrets_listed().stdout
+    assert "hidden" not in told
+    assert told.count("not by a daemon") == 4
+
+
+def test_how_old_they_are_is_said_by_the_daemon(house):
+    house.write({"s": entry() | {"env": {"T": "${cmd:echo value}"}}, "plain": entry()}, login_shell=False)
+    assert house.run("daemon", "start").returncode == 0
+    (value,) = json.loads(house.run("secret", "list", "--json").stdout)["values"]
+    assert (value["server"], value["value"]) == ("s", "${cmd:echo ...}")
+    assert 0 <= value["fetched_s"] <= 60 and value["fetched_s"] == value["changed_s"]
+    row = house.run("secret", "list").stdout.splitlines()[-1].split()
+    assert row[0] == "s" and row.count("ago") == 2

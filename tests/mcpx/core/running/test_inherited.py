@@ -60,8 +60,21 @@ def test_none_leaves_what_few_programs_run_without_and_what_is_named_beside_it()
 
 
 def test_keys_are_known_by_any_part_of_their_names_and_passwords_by_their_urls():
-    assert all(map(is_key, ("GH_TOKEN", "KEY", "my_secret_x", "DbPassword", "X_CREDENTIALS", "NPM_AUTH")))
-    assert not any(map(is_key, ("SSH_AUTH_SOCK", "XAUTHORITY", "HTTPS_PROXY", "MY_HOST")))
+    keys = (
+        "GH_TOKEN",
+        "KEY",
+        "my_secret_x",
+        "DbPassword",
+        "X_CREDENTIALS",
+        "NPM_AUTH",
+        "GH_PAT",
+        "MYSQL_PWD",
+        "DB_PASS",
+    )
+    assert all(map(is_key, keys))
+    assert not any(
+        map(is_key, ("SSH_AUTH_SOCK", "XAUTHORITY", "HTTPS_PROXY", "MY_HOST", "MY_PATH", "OLDPWD"))
+    )
     assert without_password("http://u:p@proxy:3128/") == "http://***@proxy:3128/"
     assert without_password("a=https://token@h/x,b=http://h2/@") == "a=https://***@h/x,b=http://h2/@"
     assert without_password("/tmp/a@b:c") == "/tmp/a@b:c"

@@ -6,6 +6,7 @@ import io
 import json
 import stat
 import sys
+from datetime import UTC, datetime, timedelta
 
 import keyring
 import keyring.errors
@@ -54,6 +55,20 @@ def run(*arguments, value=None):
     return CliRunner().invoke(cli, ["secret", *arguments], input=value)
 
 
+def names_listed():
+    header, *rows = run("list").stdout.splitlines()
+    assert header.split() == ["name", "set"]
+    return [row.rsplit(None, 2)[0].strip() for row in rows]
+
+
+def test_names_that_an_older_mcpx_has_noted_have_no_time(backend, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "secret-names.json").write_text('["OLD"]')
+    assert run("list").stdout.splitlines()[1].split() == ["OLD", "-"]
+    run("set", "NEW", value="x")
+    assert list(keychain.names()) == ["NEW", "OLD"]
+
+
 def test_a_secret_is_set_from_standard_input_listed_by_name_and_removed(backend, tmp_path):
     done = run("set", "GITHUB", value="token-of-mine\n")
     assert done.exit_code == 0, done.output
@@ -62,8 +77,11 @@ def test_a_secret_is_set_from_standard_input_listed_by_name_and_removed(backend,
     assert "token-of-mine" not in done.output
     run("set", "A B", value="two\nlines\n")
     assert backend.kept["mcpx", "A B"] == "two\nlines"
-    assert run("list").stdout == "A B\nGITHUB\n"
-    assert json.loads(run("list", "--json").stdout) == {"secrets": ["A B", "GITHUB"]}
+    assert names_listed() == ["A B", "GITHUB"]
+    said = json.loads(run("list", "--json").stdout)
+    assert (said["secrets"], list(said["set"]), said["values"]) == (["A B", "GITHUB"],) * 2 + ([],)
+    age = datetime.now(UTC) - datetime.fromisoformat(said["set"]["A B"])
+    assert timedelta() <= age < timedelta(minutes=2)
     (file,) = (tmp_path / "state").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert b"token" not in file.read_bytes()
@@ -72,7 +90,7 @@ def test_a_secret_is_set_from_standard_input_listed_by_name_and_removed(backend,
     assert ("mcpx", "GITHUB") in backend.kept
     assert run("remove", "GITHUB", "--yes").stdout == "removed GITHUB\n"
     assert list(backend.kept) == [("mcpx", "A B")]
-    assert run("list").stdout == "A B\n"
+    assert names_listed() == ["A B"]
     assert "the keychain holds no GITHUB" in run("remove", "GITHUB", "--yes").output
 
 

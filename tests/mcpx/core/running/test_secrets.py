@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 import pytest
 
 from mcpx.core.running import Environment, secrets
-from mcpx.core.running.secrets import Reference, SecretProblem, fetch, forget, secret
+from mcpx.core.running.secrets import Reference, SecretProblem, fetch, secret, shown
 from tests.mcpx.core.daemon.daemons import processes, until
 
 
@@ -64,9 +66,35 @@ def test_each_is_fetched_once_also_one_that_failed(environment, tmp_path):
     for _ in range(2):
         fetch([good, bad, good], environment)
         assert secret(good) == "a"
-    forget([bad])
-    fetch([good, bad], environment)
+    fetch([good, bad], environment, anew=[bad])
     assert sorted((tmp_path / "ran").read_text().split()) == ["a", "b", "b"]
+
+
+def test_what_is_fetched_anew_by_several_at_once_is_fetched_once_and_the_old_value_stands_meanwhile(
+    environment, tmp_path
+):
+    (tmp_path / "go").touch()
+    wait = f"while ! [ -e {tmp_path}/go ]; do sleep 0.01; done"
+    slow = Reference("cmd", f"echo x >> {tmp_path}/ran; {wait}; wc -l < {tmp_path}/ran | tr -d ' '")
+    fetch([slow], environment)
+    assert secret(slow) == "1"
+    (tmp_path / "go").unlink()
+    again = [threading.Thread(target=lambda: fetch([slow], environment, anew=[slow])) for _ in range(4)]
+    for each in again:
+        each.start()
+    while len((tmp_path / "ran").read_text().split()) < 2:
+        time.sleep(0.005)
+    assert secret(slow) == "1"
+    (tmp_path / "go").touch()
+    for each in again:
+        each.join()
+    assert secret(slow) == "2"
+
+
+def test_one_is_shown_as_it_is_named_without_arguments_of_a_command():
+    assert shown(Reference("keychain", "A B")) == "${keychain:A B}"
+    assert shown(Reference("cmd", "gcloud auth print --key=secret")) == "${cmd:gcloud ...}"
+    assert shown(Reference("cmd", "token")) == "${cmd:token}"
 
 
 def test_a_machine_without_a_keychain_says_so_and_what_to_use(environment):

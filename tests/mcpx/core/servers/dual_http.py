@@ -19,7 +19,7 @@ CAPABILITIES = {"tools": {"listChanged": True}, "resources": {"subscribe": True}
 NOT_MODERN = {"subscriptions/listen", "resources/subscribe"}
 TOOL = {"name": "era", "inputSchema": {"type": "object"}}
 INITIALIZE, DISCOVER = "initialize", "server/discover"
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 
 
 class DualHttp:

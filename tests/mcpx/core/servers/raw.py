@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.mcpx.scripted import Watch, config_of, open_watched
+from tests.mcpx.scripted import STARTED_QUICKLY, Watch, config_of, open_watched
 
 SERVER = Path(__file__).with_name("raw_server.py")
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -49,7 +49,7 @@ def entry(folder: Path, name: str = "s", **script: Any) -> dict[str, Any]:
     settings = script.pop("settings", {})
     file = folder / f"{name}.json"
     file.write_text(json.dumps({"ears": str(folder / f"{name}.ears"), **script}))
-    return {"command": sys.executable, "args": ["-S", "-E", str(SERVER), str(file)], **settings}
+    return {"command": sys.executable, "args": [*STARTED_QUICKLY, str(SERVER), str(file)], **settings}
 
 
 @asynccontextmanager

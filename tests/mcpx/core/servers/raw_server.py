@@ -1,6 +1,6 @@
 """A stdio server that answers with the bytes that it is told to; standard library only. For tests.
 
-Run as `python -S -E raw_server.py SCRIPT`, where SCRIPT is a JSON object in a file:
+Run as `python -S -E quick.py raw_server.py SCRIPT`, where SCRIPT is a JSON object in a file:
 
 * `answers`: by method, the line to answer with, in which `@ID@` is the request's id and `@N@` a number of
   its own; or `exit`, or `silent`.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 
 SCRIPT = json.load(open(sys.argv[1]))  # noqa: SIM115 - starts fast, lives short
@@ -53,6 +52,8 @@ def write_when_due(line: str, method: str) -> None:
     if method != SCRIPT.get("slow_at"):
         write(line)
         return
+    import threading  # noqa: PLC0415 - which others need not wait for
+
     timer = threading.Timer(SCRIPT["slow_s"], write, [line])
     timer.daemon = True
     timer.start()
@@ -103,6 +104,8 @@ def main() -> None:
             continue
         spoilt = method == SCRIPT.get("spoilt_by")
         if method == "tools/call" and (a_second := SCRIPT.get("storm")):
+            import threading  # noqa: PLC0415 - as above
+
             threading.Thread(target=storm, args=(a_second,), daemon=True).start()
         for each in SCRIPT.get("before", {}).get(method, []):
             write(each.replace("@ID@", json.dumps(message["id"])))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
+from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
 
 from mcpx.core.config import load
+from mcpx.core.running import secrets
 from mcpx.core.servers import credentials
 from mcpx.errors import CallError, Code
 from mcpx.parts import open_hub
@@ -124,15 +127,102 @@ async def test_a_value_that_stays_wrong_parks_the_server_and_says_what_was_tried
             assert "one" not in str(caught.value)
 
 
+@asynccontextmanager
+async def refusing(tmp_path, vault, **settings):
+    """A server that admits who has the token of now, and a hub that has the first one."""
+    with raw_http({}) as raw:
+        guarded(raw, vault)
+        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake", **settings}
+        async with await opened(tmp_path, server) as hub:
+            watch = Watch(hub)
+            await hub.settled(15)
+            yield watch, raw
+
+
+async def test_sixty_four_calls_that_wait_for_one_fetch_are_all_answered(tmp_path, vault):
+    async with refusing(tmp_path, vault) as (watch, _):
+        vault.holds("two")
+        said = []
+
+        async def call():
+            said.append(await watch.outcome("echo"))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(64):
+                tasks.start_soon(call)
+        assert (said, vault.times) == ([None] * 64, 2)
+
+
+async def test_a_value_that_expires_while_a_call_is_sent_again_is_fetched_again_for_it(
+    tmp_path, vault, monkeypatch
+):
+    monkeypatch.setattr(credentials, "AT_ONCE_S", 0.0)  # as on a machine where everything takes long
+    async with refusing(tmp_path, vault) as (watch, raw):
+        told = iter(["two", "three", "four"])
+
+        def admits(headers):
+            known = headers.get("x-api-key")
+            if known != "four":
+                vault.holds(next(told))
+            return known == "four"
+
+        raw.admits = admits
+        assert await watch.text("echo") == "pong"
+        assert (vault.times, raw.refused) == (4, 3)
+        assert watch.hub.upstreams["s"].queue.lifecycle().failures == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("cat {token}", "the same as before"), ("cat {token}; exit 1", "ended with exit code 1")],
+)
+async def test_a_fetch_that_helps_nothing_is_not_repeated_and_is_named(tmp_path, vault, command, says):
+    async with refusing(tmp_path, vault) as (watch, raw):
+        entry_of = watch.hub.upstreams["s"].credentials
+        raw.admits = lambda _headers: False
+        if "exit" in command:
+            vault.token.unlink()
+        errors = [await watch.failure("echo") for _ in range(4)]
+        assert {error.code for error in errors} == {Code.SERVER_UNAVAILABLE}
+        assert vault.times == 2
+        assert says in str(errors[0]), str(errors[0])
+        assert entry_of.entry.transport.headers == {"X-Api-Key": "one"}
+
+
+async def test_a_fetch_that_hangs_holds_up_its_server_alone_and_is_bounded(tmp_path, vault, monkeypatch):
+    async with refusing(tmp_path, vault) as (watch, raw):
+        monkeypatch.setattr(secrets, "TIMEOUT_S", 0.5)
+        raw.admits = lambda _headers: False
+        vault.token.unlink()
+        os.mkfifo(vault.token)  # the command waits for who writes
+        error = await watch.failure("echo")
+        assert error.code is Code.SERVER_UNAVAILABLE
+        assert "did not answer within 0.5 s" in str(error)
+        assert vault.times == 2
+
+
+async def test_servers_that_share_a_command_and_are_refused_together_run_it_once(tmp_path, vault):
+    with raw_http({}) as raw:
+        guarded(raw, vault)
+        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
+        file = tmp_path / "mcpx.json"
+        servers = dict.fromkeys("abc", server)
+        file.write_text(json.dumps({"login_shell": False, "mcpServers": servers}))
+        config = await anyio.to_thread.run_sync(lambda: load(file))
+        async with open_hub(config, state=tmp_path / "state") as hub:
+            watch = Watch(hub)
+            await hub.settled(15)
+            assert vault.times == 1
+            vault.holds("two")
+            async with anyio.create_task_group() as tasks:
+                for name in servers:
+                    tasks.start_soon(partial(watch.text, "echo", server=name))
+            assert vault.times <= 4  # those that come at the same time share it
+            assert {hub.upstreams[name].queue.lifecycle().failures for name in servers} == {0}
+
+
 async def test_a_token_that_expires_all_the_time_fails_no_call(tmp_path, vault):
-    """Twenty calls at a time; one fetch for each expiry."""
-    stop, expired = threading.Event(), []
-
-    def expire():
-        while not stop.wait(0.2):
-            expired.append(f"token-{len(expired)}")
-            vault.holds(expired[-1])
-
+    """One fetch for each expiry, whoever is refused meanwhile."""
     with raw_http({}) as raw:
         guarded(raw, vault)
         server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
@@ -141,19 +231,16 @@ async def test_a_token_that_expires_all_the_time_fails_no_call(tmp_path, vault):
             await hub.settled(15)
 
             async def caller():
-                for _ in range(15):
+                for _ in range(20):
                     said.append(await watch.outcome("echo"))
-                    await anyio.sleep(0.1)
+                    if len(said) % 10 == 0:
+                        vault.holds(f"token-{len(said)}")
 
-            thread = threading.Thread(target=expire)
-            thread.start()
             async with anyio.create_task_group() as tasks:
                 for _ in range(4):
                     tasks.start_soon(caller)
-            stop.set()
-            thread.join()
-    assert said == [None] * 60
-    assert vault.times <= len(expired) + 2
+    assert said == [None] * 80
+    assert vault.times <= 1 + len(said) // 10
 
 
 async def test_a_reload_does_not_take_a_renewed_value_for_a_change(tmp_path, vault):

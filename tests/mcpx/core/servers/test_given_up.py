@@ -13,7 +13,7 @@ from tests.mcpx.scripted import config_of, entry, open_watched
 
 pytestmark = pytest.mark.anyio
 PARK_AFTER = 3
-RESTART = {"initial": 4, "park_after": PARK_AFTER}
+RESTART = {"initial": 40, "park_after": PARK_AFTER}  # its patience is the pause after the second failure
 
 
 async def test_a_server_that_is_away_for_a_redeploy_is_not_parked_though_it_is_called_all_the_time():

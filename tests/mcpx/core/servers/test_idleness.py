@@ -132,12 +132,13 @@ class Parts:
 
     def __init__(self, *, suspended=(), **given):
         self.rested = False
+        self.others = []
         self.suspended = suspended
         self.session = SimpleNamespace(
             config=SimpleNamespace(idle_stop=0.01, start="auto"),
             only_lists=False,
             queue=SimpleNamespace(has_callers=False, wanted_at=0.0, rest=self.rest),
-            server=SimpleNamespace(other_era=None, main=None),
+            server=SimpleNamespace(other_era=None, main=None, sessions=lambda: self.others),
             subscriptions=SimpleNamespace(uris=[]),
             has_open_tasks=lambda: False,
         )
@@ -158,7 +159,9 @@ class Parts:
 
 
 def other_era(parts, phase):
-    parts.session.server.other_era = SimpleNamespace(queue=SimpleNamespace(lifecycle_phase=lambda: phase))
+    other = SimpleNamespace(queue=SimpleNamespace(lifecycle_phase=lambda: phase), is_guest=False)
+    parts.session.server.other_era = other
+    parts.others = [other]
     return parts
 
 

@@ -25,9 +25,9 @@ async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_pat
     counted = tmp_path / "counted"
     steps = [{"append": str(counted), "line": "x"}, {"say": "counted"}]
     server = entry(offers={"tools": ["count"]}, answers={"tools/call count": steps})
-    with anyio.fail_after(30):
+    with anyio.fail_after(50):
         async with open_hub(config_of({"c": server})) as hub:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             await hub.calls.exec("c", "count", {})
             upstream = hub.upstreams["c"]
             frozen = upstream.pid

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import httpx2
@@ -12,13 +14,16 @@ import msgspec
 import pytest
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CLIENT_INFO_META_KEY, Implementation
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
-from mcpx.core.protocol.context import SESSIONLESS, ClientId
+from mcpx.core.protocol.context import SESSIONLESS, ClientId, Origin
+from mcpx.core.servers import server as server_module
 from mcpx.errors import CallError, Code, Outcome
+from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config
@@ -125,8 +130,10 @@ async def test_the_first_calls_of_many_clients_at_once_each_get_one_process(ears
         await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
 
 
-async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_process(ears):
-    async with one_server(ears, settings=OWN) as watch:
+async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_process(ears, tmp_path):
+    (wanted := tmp_path / "wanted").touch()
+    async with one_server(ears, settings=OWN, wants=str(wanted), without="silent") as watch:
+        wanted.unlink()  # from now on none becomes ready
         for round_ in range(5):
             client, codes = ClientId(), []
 
@@ -145,11 +152,62 @@ async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_proces
         assert [pid for pid in pids if alive_in_group(pid)] == []
 
 
-async def test_requests_that_belong_to_no_session_are_refused_with_the_reason():
-    async with one_server(settings=OWN) as watch:
-        error = await failure(watch, SESSIONLESS)
-        assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
-        assert "belongs to none" in str(error)
+async def named_process(watch, token, name):
+    """The process that calls without a session go to, of clients of that name with a token of that name."""
+    origin = Origin(transport="http", name=name)
+    with anyio.fail_after(PATIENCE_S):
+        done = await watch.hub.calls.exec("s", "count", {}, client=token, origin=origin)
+    return int(done.shaped.content[0]["text"].removeprefix("pid "))
+
+
+COUNTS = {"tools/call count": [{"say": "pid @{pid}"}]}
+
+
+async def test_clients_without_sessions_are_told_apart_by_token_and_name(ears):
+    async with one_server(ears, settings=OWN, answers=COUNTS) as watch:
+        server = watch.hub.upstreams["s"]
+        other = ClientId(sessionless=True, principal="another token")
+        long = "x" * 10_000
+        who = [
+            (SESSIONLESS, "a"),
+            (SESSIONLESS, "b"),
+            (SESSIONLESS, None),
+            (other, long),
+            (other, f"{long}y"),
+        ]
+        first = [await named_process(watch, *each) for each in who]
+        assert [await named_process(watch, *each) for each in who] == first
+        assert len({*first, server.pid}) == 6
+        watch.hub.client_left(other)  # the token lets nobody in any more
+        for pid in first[3:]:
+            await gone(pid)
+        assert [await named_process(watch, *each) for each in who[:3]] == first[:3]
+        assert await named_process(watch, *who[3]) not in first
+
+
+async def test_one_without_a_session_that_is_idle_is_forgotten_and_no_number_of_names_is_too_much(
+    ears, monkeypatch
+):
+    monkeypatch.setattr(server_module, "MAX_NAMED", 2)
+    async with one_server(ears, settings={**OWN, "idle_stop": 0.4}, answers=COUNTS) as watch:
+        server = watch.hub.upstreams["s"]
+        pids = [await named_process(watch, SESSIONLESS, name) for name in "abc"]
+        await gone(pids[0])  # it was used least lately
+        assert len(server.private) == 2
+        for pid in pids[1:]:
+            await gone(pid)
+        await watch.until(lambda: not server.private and len(watch.hub.supervisor.names()) == 1)
+        async with anyio.create_task_group() as tasks:
+            for name in "de":
+                origin = Origin(transport="http", name=name)
+                tasks.start_soon(
+                    partial(watch.hub.calls.exec, client=SESSIONLESS, origin=origin), "s", "hang"
+                )
+            await ears.hear("call", tool="hang", count=2)
+            with pytest.raises(CallError) as refused:
+                await named_process(watch, SESSIONLESS, "f")
+            assert (refused.value.code, refused.value.outcome) == (Code.OVERLOADED, Outcome.NOT_SENT)
+            tasks.cancel_scope.cancel()
 
 
 async def test_status_shows_one_row_with_the_number_of_sessions(ears):
@@ -225,15 +283,20 @@ async def test_at_a_stream_endpoint_a_connection_is_one_client_in_both_lanes(ear
         assert watch.hub.upstreams["s"].pid not in pids[0] | pids[1]
 
 
-async def test_over_http_a_session_is_a_client_and_a_request_without_one_is_refused(tmp_path, ears):
-    config = write_config(tmp_path, {"s": entry(ears, settings=OWN)}, startup_wait=20)
+async def test_over_http_a_session_is_a_client_and_without_one_the_name_is(tmp_path, ears):
+    config = write_config(
+        tmp_path, {"s": entry(ears, settings=OWN, answers=COUNTS, modern=True)}, startup_wait=20
+    )
     arguments = ["serve", config, "--transport", "http", "--port", "0", "--no-auth"]
 
     @asynccontextmanager
-    async def connected(url, mode):
+    async def connected(url, mode, name="test"):
+        about = Implementation(name=name, version="1")
         async with (
             httpx2.AsyncClient() as http,
-            McpClient(streamable_http_client(url, http_client=http), mode=mode, cache=None) as session,
+            McpClient(
+                streamable_http_client(url, http_client=http), mode=mode, cache=None, client_info=about
+            ) as session,
         ):
             yield session
 
@@ -242,16 +305,25 @@ async def test_over_http_a_session_is_a_client_and_a_request_without_one_is_refu
         with anyio.fail_after(40):
             async with connected(url, "legacy") as two:
                 async with connected(url, "legacy") as one:
-                    for session in (one, two, one, two):
-                        assert not (await session.call_tool("exec", CALL)).is_error
-                pids = [event["pid"] for event in ears.of("call", tool="count")]
+                    found = [await session.call_tool("exec", CALL) for session in (one, two, one, two)]
+                pids = [int(each.content[0].text.removeprefix("pid ")) for each in found]
                 assert pids[:2] == pids[2:]
                 assert pids[0] != pids[1]
                 await gone(pids[0])  # it has said goodbye
                 assert alive_in_group(pids[1]) == [pids[1]]
-            async with connected(url, "auto") as stateless:
-                refused = await stateless.call_tool("exec", CALL)
-                assert refused.is_error
-                assert "belongs to none" in refused.content[0].text
+            found = []
+            for name in ("a", "b", "a"):
+                async with connected(url, "auto", name) as stateless:
+                    found.append((await stateless.call_tool("exec", CALL)).content[0].text)
+            assert (found[0], found[0] != found[1]) == (found[2], True)
+            direct = []
+            for name in ("a", "b", "a"):
+                async with over_http(f"{url}/servers/s") as talk:
+                    talk.headers["mcp-protocol-version"] = "2026-07-28"
+                    meta = ENVELOPE | {CLIENT_INFO_META_KEY: {"name": name, "version": "1"}}
+                    answer = await talk.ask("tools/call", json.dumps({"name": "count", "_meta": meta}), 1)
+                    direct.append(answer["result"]["content"][0]["text"])
+            assert (direct[0], direct[0] != direct[1]) == (direct[2], True)
+            assert not {*found} & {*direct}
         os.kill(mcpx.process.pid, signal.SIGTERM)
         assert await mcpx.exit_code() == 0

@@ -47,7 +47,7 @@ URL = {
 }
 ROOTS = {"method": "roots/list"}
 EVERY = (SAMPLE, FORM, URL, ROOTS)
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 SERVERS = ("stdio-handshake", "stdio-modern", "http-handshake", "http-modern")
 """Those of one era: what the SDK makes of today speaks both, and is pinned to the modern one."""
 OF_BOTH_ERAS = ("stdio-both", "http-both")

@@ -40,7 +40,7 @@ async def test_the_call_that_was_cancelled_is_and_the_other_goes_on(endpoint, tm
             one = await stack.enter_async_context(gateways.http_client(serving, mode=mode))
             two = await stack.enter_async_context(gateways.http_client(serving, mode="legacy"))
         scope, results, others = anyio.CancelScope(), [], []
-        with anyio.fail_after(30):
+        with anyio.fail_after(50):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(hang, one, scope, results)
                 mine = await ears.hear("call", tool="hang", count=1)

@@ -97,11 +97,11 @@ async def test_a_document_that_comes_is_offered_and_one_that_goes_is_not(endpoin
         assert uri not in (await gateway.descriptions())["resources"]
         await gateway.exec("kb", "search_documents", {"query": "x"})  # by now it listens for changes
         new.write_text("brand new")
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             await gateway.log.wait_for("upstream.listed", server="kb", resources=2)
         assert uri in (await gateway.descriptions())["resources"]
         assert (await gateway.resources("kb", uri)).content[0].text == "brand new"
         new.unlink()
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             await gateway.log.wait_for("upstream.listed", server="kb", resources=1)
         assert uri not in (await gateway.descriptions())["resources"]

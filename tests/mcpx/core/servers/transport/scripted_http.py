@@ -117,7 +117,7 @@ async def fetch(
     """Send a request, and wait until it is over."""
     exchange = Fetched(network, method, body, headers or {})
     network.send(exchange)
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         await exchange.done.wait()
     return exchange
 

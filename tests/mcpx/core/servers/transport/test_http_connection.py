@@ -11,7 +11,7 @@ from mcpx.core.servers.transport import http_connection
 from mcpx.core.servers.transport.exchange import Dropped
 from mcpx.core.servers.transport.http_connection import MAX_HEAD_BYTES
 from mcpx.core.servers.transport.http_network import open_network
-from tests.mcpx.core.servers.transport.scripted_http import OK, fetch, network_to
+from tests.mcpx.core.servers.transport.scripted_http import OK, Fetched, fetch, network_to
 
 pytestmark = pytest.mark.anyio
 
@@ -51,6 +51,67 @@ async def test_it_may_come_in_pieces(cut):
 
     async with network_to(slowly) as (network, server):
         assert [(await fetch(network)).text for _ in range(2)] == [b"ok", b"ok"]
+    assert server.connections == 1
+
+
+INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n"
+
+
+class Headed(Fetched):
+    """A request of which the head of the response is kept."""
+
+    head = None
+
+    def accept(self, head, connection):
+        self.head = head
+        return super().accept(head, connection)
+
+
+def with_header(value, *, end=b"\r\n", text=b"ok"):
+    lines = [b"HTTP/1.1 200 OK", b"X: " + value, b"Content-Length: %d" % len(text), b"", text]
+    return end.join(lines)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_the_headers_of_a_response_are_its_own_whatever_came_before(cut):
+    values = [b"1", b"1", b"2", b"1", b"1", b"12", b"1", b"1"]
+    kinds = [with_header(each) for each in values]
+    kinds[3:3] = [INTERIM + with_header(b"3"), INTERIM + with_header(b"4"), with_header(b"4"), INTERIM + OK]
+    kinds += [with_header(each, end=b"\n") for each in (b"5", b"6", b"6")] + [with_header(b"7")]
+    expected = [
+        b"1",
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+        b"4",
+        b"",
+        b"1",
+        b"1",
+        b"12",
+        b"1",
+        b"1",
+        b"5",
+        b"6",
+        b"6",
+        b"7",
+    ]
+    waiting = list(kinds)
+
+    async def answer(asked):
+        response = waiting.pop(0)
+        if cut:
+            asked.writer.write(response[:30])
+            await asyncio.sleep(0.005)
+        return response[30:] if cut else response
+
+    async with network_to(answer) as (network, server):
+        for value in expected:
+            exchange = Headed(network, "POST", b"{}", {})
+            network.send(exchange)
+            await exchange.done.wait()
+            assert exchange.text == b"ok"
+            assert exchange.head.headers.get("x", "").encode() == value
     assert server.connections == 1
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcpx.core.servers.transport.http_answers import EventParser
+from mcpx.core.servers.transport.http_answers import Event, EventParser, one_event
 from mcpx.core.wire.lines import TooLong
 from mcpx.core.wire.outgoing import ResponseTooLarge
 
@@ -38,13 +38,42 @@ def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break):
         found += messages_of(events, data[at : at + size])
         at += size
     assert found == [*MESSAGES, b"two\nlines"]
-    assert not events.resumable
 
 
-def test_an_event_with_an_id_makes_the_stream_resumable():
-    events = parser_of(1000)
-    assert messages_of(events, b"id: 5\ndata: x\n\n") == [b"x"]
-    assert events.resumable
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"data: x\n\n",
+        b"event: message\r\ndata: x\r\n\r\n",
+        b"id: 5\r\nevent: message\r\ndata:x\r\n\r\n",
+        b"id: 5\ndata:  x\n\n",
+        b"event: other\ndata: x\n\n",
+        b"data: x\n\ndata: y\n\n",
+        b"data: x\ndata: y\n\n",
+        b"data: x\n",
+        b"data: x\r\r",
+        b"data:\n\n",
+        b": ping\n\n",
+        b"id: 5\0\ndata: x\n\n",
+    ],
+)
+def test_one_event_in_the_usual_spelling_is_read_as_the_parser_reads_it(chunk):
+    found = one_event(chunk)
+    if found is None:
+        return
+    (same,) = parser_of(1000).feed(chunk)
+    assert (found.data, found.fields.get(b"id"), found.is_message) == (
+        same.data,
+        same.fields.get(b"id"),
+        same.is_message,
+    )
+
+
+def test_the_usual_spellings_of_one_event_are_known():
+    assert one_event(b"data: x\n\n") == Event({}, b"x")
+    assert one_event(b"id: 5\r\nevent: message\r\ndata: x\r\n\r\n") == Event({b"id": b"5"}, b"x")
+    assert one_event(b"event: other\ndata: x\n\n") is None
+    assert one_event(b"data: x\n\ndata: y\n\n") is None
 
 
 @pytest.mark.parametrize(
@@ -68,6 +97,7 @@ def test_a_message_is_complete_with_its_last_carriage_return():
 
 
 @given(cuts=st.lists(st.integers(1, 3000), min_size=1))
+@example(cuts=[343, 1, 1, 1, 239, 1, 1, 1, 318, 1308, 1, 1, 1])
 def test_one_over_the_limit_is_skipped_with_its_ends_where_that_is_wanted(cuts):
     long = b'{"id": 7, "result": "' + b"x" * 30_000 + b'", "last": 8}'
     data = b"data: " + MESSAGES[0] + b"\n\nid: 3\ndata: " + long + b"\n\ndata: " + MESSAGES[2] + b"\n\n"

@@ -311,7 +311,7 @@ def test_in_a_container_with_the_same_home_nothing_is_ended_and_no_file_deleted(
         [*unshare, sys.executable, "-c", code, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=True,
         env={**os.environ, CHILD_MARK: MARK},
     )
