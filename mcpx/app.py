@@ -31,6 +31,7 @@ from mcpx.core.daemon.leaving import IdleExit
 from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.daemon.signals import run_watched
 from mcpx.core.daemon.status import HttpStatus
+from mcpx.core.events.search_history import HistoryFile
 from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
@@ -216,6 +217,8 @@ async def _run(
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
+    searches = HistoryFile(hub.searches, folder, lambda: hub.config.search_history)
+    hub.root.add(ChildSpec(name="searches", run=searches.run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(Endpoints(hub, clients)):
         hub.root.add(child)

@@ -308,6 +308,8 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
     silent_s = server.silent_s
     if isinstance(silent_s, float) and silent_s >= SILENT_FROM_S:
         found.append((f"busy, no sign of life for {duration(silent_s)}", "yellow"))
+    if server.listens_at:
+        found.append((f"listens at {one_line(server.listens_at)}", "dim"))
     found += map(_instance, server.instances or ())
     if server.changes:
         found.append((_changed(server.name, server.changes), "yellow"))

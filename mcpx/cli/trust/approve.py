@@ -14,6 +14,7 @@ from mcpx.cli.known_names import complete_server, complete_tool
 from mcpx.cli.options import asked, json_option, with_config
 from mcpx.cli.printing import echo, print_json
 from mcpx.core.config.load import commands_of_servers, read_config
+from mcpx.core.policy.agreements import server_lines
 from mcpx.core.text import one_line, shown_name, shown_server
 
 if TYPE_CHECKING:
@@ -113,10 +114,9 @@ def _approve_project(folder: str, control: Control, *, yes: bool, as_json: bool)
 def _show_project(found: JSON) -> None:
     echo(one_line(found["project"]), bold=True)
     for each in found["servers"]:
-        echo(f"  {each['name']} ({each['file']})")
-        echo(f"    {each['starts']}", fg="yellow")
-        for line in each["with"]:
-            echo(f"    {line}")
+        echo(f"  {each['name']} ({each['file']}){'  approved' if each['approved'] else ''}")
+        for line in server_lines(each):
+            echo(f"    {line}", fg=None if each["approved"] else "yellow")
     for problem in found["problems"]:
         echo(f"  left out: {problem}", fg="yellow")
     if not found["servers"]:

@@ -14,7 +14,7 @@ covered.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -119,24 +119,37 @@ def _note(record: Record | None, rule: str | None, approval: Approval | None) ->
         record.rule, record.approval = rule, approval
 
 
-async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: Caller) -> InputAnswers:
-    """Ask the client's person. What comes of it, if only that nobody has answered, `Approvals` judges."""
+class Withdrawable(Protocol):
+    """A question that another answer may decide meanwhile."""
+
+    withdraw: Callable[[], None] | None
+    """Ends the wait for the answer, where there is one. Must not raise."""
+
+
+async def put_question(caller: Caller, params: JSON, question: Withdrawable, within_s: float) -> bytes:
+    """Ask the client's person by a request; the responses, as those that a repeated request brings."""
     answer: JSON | None = None
-    question = need.question
     try:
-        with anyio.move_on_after(need.within_s) as scope:
+        with anyio.move_on_after(within_s) as scope:
             question.withdraw = scope.cancel
             try:
-                answer = await caller.ask(ELICITATION, need.params, None)
+                answer = await caller.ask(ELICITATION, params, None)
             except MCPError as error:
                 answer = {"action": "cancel", "error": error.message}
+    finally:
+        question.withdraw = None
+    return msgspec.json.encode({} if answer is None else {KEY: answer})
+
+
+async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: Caller) -> InputAnswers:
+    """Ask the client's person. What comes of it, if only that nobody has answered, `Approvals` judges."""
+    question = need.question
+    try:
+        responses = await put_question(caller, need.params, question, need.within_s)
     except BaseException:
         approvals.forget(question)
         raise
-    finally:
-        question.withdraw = None
-    responses = {} if answer is None else {KEY: answer}
-    return InputAnswers(msgspec.json.encode(responses), question.state)
+    return InputAnswers(responses, question.state)
 
 
 # --- input

@@ -187,7 +187,12 @@ class ToolCalls:
     # --- for the command line and programs: each raises CallError where it fails
 
     async def inspect(
-        self, server_name: str = "", tool_name: str | Sequence[str] | None = None, *, query: str = ""
+        self,
+        server_name: str = "",
+        tool_name: str | Sequence[str] | None = None,
+        *,
+        query: str = "",
+        origin: Origin | None = None,
     ) -> ToolResult:
         """All servers, the tools of one, some of them whole, or what fits a query; from the cache.
 
@@ -204,7 +209,7 @@ class ToolCalls:
             if only is not None and names:
                 with anyio.move_on_after(INSPECT_WAIT_S):
                     await self._upstreams[only].await_catalogue(lambda known: known.tools.keys() >= {*names})
-        request = Inspect(server_name, names, query)
+        request = Inspect(server_name, names, query, origin)
         try:
             return await self._inspector.answer(request)
         except Exception as error:  # noqa: BLE001 - the boundary: a fault is the answer

@@ -37,10 +37,17 @@ class Shown(msgspec.Struct, frozen=True):
     """The tools under their own names, in the order of their servers' names and of their own."""
     native_servers: frozenset[str]
     """The servers that are native alone: the descriptions of the three tools leave them out."""
-    query: bool = False
-    """Whether the query tool is beside the three, which runs read-only tools alone (`tiers`)."""
     query_open_world: bool = True
-    """Whether one of the tools that it runs may reach beyond its server's own data."""
+    """Whether one of the read-only tools, which query runs, may reach beyond its server's own data."""
+    apps: dict[str, ToolInfo] = {}
+    """The tools for apps alone, as the native ones: of clients that show apps, and of no other."""
+
+    def natively(self, *, with_apps: bool) -> dict[str, ToolInfo]:
+        """Return the native tools, as a client is shown them that knows apps, or does not."""
+        if not (with_apps and self.apps):
+            return self.native
+        named = {**self.native, **self.apps}
+        return dict(sorted(named.items(), key=lambda each: (each[1].server_name, each[1].name)))
 
     def call_of(
         self,
@@ -58,6 +65,7 @@ class Shown(msgspec.Struct, frozen=True):
             rest_as_resource=not self.three,
             fails_in_meta=has_output_schema(tool),
             given=given,
+            for_app=tool.meta is not None and not tool.is_for_model,
         )
 
 
@@ -110,25 +118,31 @@ class Exposure:
             and (server.pinned or self._of(server) != "three")
         ]
 
+    def app_tools(self, name: str) -> list[ToolInfo]:
+        """Find the tools that the page of an app may mean: it knows them by their servers' own names."""
+        known = (upstream.catalogue for upstream in self._upstreams.values())
+        found = (each.tool(name) for each in known if each is not None and each.has_apps)
+        return [tool for tool in found if tool is not None and tool.is_for_app]
+
     def _make(self, config: Config) -> Shown:
         enabled = [server for server in config.servers.values() if server.disabled is None]
         alone = frozenset(server.name for server in enabled if self._of(server) == "all")
         three = self._choice != "all" and (not enabled or len(alone) < len(enabled))
-        native: dict[str, ToolInfo] = {}
+        named: dict[str, ToolInfo] = {}
         taken: set[str] = set()
         for tool in self._native_tools(config):
             name = native_name(tool.server_name, tool.name)
-            if name in native:
+            if name in named:
                 taken.add(name)
-            native[name] = tool
+            named[name] = tool
         for name in taken:  # one in 2^48, or made on purpose: then neither has it
-            log.warning("tool.name_taken", name=name, tool=native.pop(name).name)
+            log.warning("tool.name_taken", name=name, tool=named.pop(name).name)
         return Shown(
             three=three,
-            native=native,
+            native={name: tool for name, tool in named.items() if tool.is_for_model},
+            apps={name: tool for name, tool in named.items() if not tool.is_for_model},
             native_servers=alone,
-            query=config.tiers,
-            query_open_world=not config.tiers or self._read_only_open_world(config),
+            query_open_world=self._read_only_open_world(config),
         )
 
     def _read_only_open_world(self, config: Config) -> bool:
@@ -146,7 +160,7 @@ class Exposure:
             upstream, server = self._upstreams[name], config.servers.get(name)
             if server is None or server.disabled is not None or upstream.catalogue is None:
                 continue
-            tools = upstream.catalogue.tools
+            tools = upstream.catalogue.every_tool()
             chosen = (
                 tools if self._of(server) != "three" else [each for each in tools if is_pinned(server, each)]
             )
@@ -182,7 +196,7 @@ def unused_pins(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[
             found = (
                 known is None
                 or known.generation == 0
-                or any(fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+                or any(fits(whole_name(server.name, tool), pattern) for tool in known.every_tool())
             )
             fitting[pattern] = fitting.get(pattern, False) or found
     return [pattern for pattern, found in fitting.items() if not found]
@@ -196,5 +210,5 @@ def unused_tools(config: Config, upstreams: Mapping[str, VisibleServer]) -> list
         for server, rules in profile.servers_with_rules.items()
         if (upstream := upstreams.get(server)) is not None and upstream.catalogue is not None
         for pattern in (rules if isinstance(rules, tuple) else rules.patterns())
-        if not any(fits(tool, pattern) for tool in upstream.catalogue.tools)
+        if not any(fits(tool, pattern) for tool in upstream.catalogue.every_tool())
     ]

@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo
-from mcpx.core.catalog.naming import native_name, own_uri
+from mcpx.core.catalog.naming import SCHEME, native_name, own_uri
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.catalog.uris import UriRejection, uri_rejection
 from mcpx.core.protocol.messages import Inspect
@@ -76,14 +76,16 @@ def resolve_uri(server: VisibleServer, uri: str) -> str:
     Raises:
         CallError: `unknown_resource`; the URI must not be sent.
     """
-    catalogue = server.catalogue
-    if (rejection := _rejection(server, catalogue, uri)) is None:
-        return uri
-    named = own_uri(uri)
-    if named is not None and named[0] == server.name:
-        uri = named[1]
-        if (rejection := _rejection(server, catalogue, uri)) is None:
-            return uri
+    catalogue, named = server.catalogue, own_uri(uri)
+    own = named[1] if named is not None and named[0] == server.name else uri
+    is_listed = catalogue is not None and catalogue.lists(uri)
+    spellings = (uri, own) if is_listed or uri.startswith(SCHEME) else (own, uri)
+    rejection = UriRejection.NOT_LISTED
+    for spelling in dict.fromkeys(spellings):
+        if (found := _rejection(server, catalogue, spelling)) is None:
+            return spelling
+        rejection = found
+    uri = own
     error = unknown_resource(server.info(), uri, rejection)
     error.rule = server.policy.rule_against_resource(uri)
     raise error

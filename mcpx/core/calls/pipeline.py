@@ -19,6 +19,7 @@ raises is the answer to that request, which then was not sent. Nothing is kept f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -38,6 +39,9 @@ from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.tracing import Tracing, served_request
 from mcpx.core.validation.arguments import ArgumentChecker, Encoded, read_raw_arguments
 from mcpx.errors import CallError, Outcome
+
+FOR_APPS: Final = "visibility: app"
+"""The rule by which a model cannot call a tool that its server has for the page of an app alone."""
 
 
 class Pipeline:
@@ -132,7 +136,8 @@ class Pipeline:
         server = find_server(self._servers, request.server_name)
         context = _narrowed(request.context, server)
         if isinstance(request, Read):
-            read = ReadResource(resolve_uri(server, request.uri), context=context)
+            uri = resolve_uri(server, request.uri)
+            read = ReadResource(uri=uri, method=request.method, cursor=request.cursor, context=context)
             server.submit(read, reply)
             return
         forwarded = replace(request.request, context=context)
@@ -175,8 +180,8 @@ class Pipeline:
         policy, name = server.policy, request.tool_name
         if tool is None:
             catalogue = server.catalogue
-            tool = catalogue.tools.get(name) if catalogue else None
-            if tool is None:
+            tool = catalogue.tool(name) if catalogue else None
+            if tool is None or not (request.for_app or tool.is_for_model):
                 raise self._no_tool(server, name)
         if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
             raise refused
@@ -195,6 +200,8 @@ class Pipeline:
         else:
             error = unknown_tool(info, tool_name, list_servers(self._servers))
         error.rule = rule_against([server], "", tool_name) or policy.rule_against_tool(tool_name)
+        if info.catalogue is not None and tool_name in info.catalogue.app_tools:
+            error.rule = FOR_APPS
         return error
 
     def _check_apart(

@@ -25,6 +25,7 @@ from mcpx.core.catalog.naming import own_uri
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.uris import uri_rejection
 from mcpx.core.events.records import Records
+from mcpx.core.events.search_history import SearchHistory
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.messages import Read
 from mcpx.core.rendering.descriptions import describe_resources, describe_tools
@@ -85,7 +86,7 @@ class Registry:
         """The server that MCPX's form of a URI names, or the only one that lists the URI; "" for none."""
         if (named := own_uri(uri)) is not None:
             return named[0]
-        listing = [info.name for info in self.list_servers() if uri in info.resources]
+        listing = [info.name for info in self.list_servers() if info.lists(uri)]
         return listing[0] if len(listing) == 1 else ""
 
     # --- lookups that must succeed
@@ -124,7 +125,7 @@ class Registry:
 class Faces:
     """Makes the registry of some servers and the calls to them; its own are those of `upstreams`, of all.
 
-    `notes` are what inspect adds to each answer (`Inspector`); `await_peers` waits until the
+    `notes` and `history` are as for `Inspector`; `await_peers` waits until the
     servers of other MCPX are known.
     """
 
@@ -139,6 +140,7 @@ class Faces:
         tracing: Tracing,
         notes: Callable[[], Mapping[str, str]],
         await_peers: Callable[[], Awaitable[None]],
+        history: Callable[[], SearchHistory | None] = lambda: None,
     ) -> None:
         self._results = results
         self._approvals = approvals
@@ -150,7 +152,7 @@ class Faces:
         self.workers = WorkerPool()
         """The processes for what would hold up the event loop."""
         self.checker = ArgumentChecker(self.workers)
-        self.inspector = Inspector(upstreams, self.checker, results, notes=notes)
+        self.inspector = Inspector(upstreams, self.checker, results, notes=notes, history=history)
         self.calls = self._calls(upstreams, self.inspector)
         self.registry = Registry(upstreams, self.calls)
 
@@ -166,6 +168,7 @@ class Faces:
             self._results,
             notes=self._hidden_notes,
             forms=self.inspector.forms,
+            history=self.inspector.history,
         )
         calls = self._calls(upstreams, inspector)
         return Registry(upstreams, calls), calls

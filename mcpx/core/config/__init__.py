@@ -6,7 +6,14 @@ file. Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
 from mcpx.core.config.load import load, read_config, read_file
-from mcpx.core.config.model import Config, HttpGateway, StructuredContent, starting_limit
+from mcpx.core.config.model import (
+    ArgumentsForm,
+    Config,
+    HttpGateway,
+    StructuredContent,
+    Tiers,
+    starting_limit,
+)
 from mcpx.core.config.per_server import CallLimits, Era, HealthCheck, PerServer, Place, RestartPolicy
 from mcpx.core.config.profiles import Profile
 from mcpx.core.config.reading import parse
@@ -24,6 +31,7 @@ from mcpx.core.config.server_config import (
 )
 
 __all__ = [
+    "ArgumentsForm",
     "CallLimits",
     "Config",
     "Era",
@@ -41,6 +49,7 @@ __all__ = [
     "Sse",
     "Stdio",
     "StructuredContent",
+    "Tiers",
     "Transport",
     "Variables",
     "json_schema",

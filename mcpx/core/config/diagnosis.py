@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from mcpx.core.config.redaction import redactor_of
-from mcpx.core.config.server_config import ServerConfig, Stdio
+from mcpx.core.config.server_config import ServerConfig
 from mcpx.paths import config_hint
 
 EntryState = Literal["disabled", "needs setup", "invalid"]
@@ -65,7 +65,8 @@ def diagnose(server: ServerConfig) -> Diagnosis | None:
 
 def _without_folder(server: ServerConfig, again: str) -> Diagnosis | None:
     """The diagnosis of a server whose working folder is not there."""
-    folder = server.transport.cwd if isinstance(server.transport, Stdio) else None
+    program = server.transport.program
+    folder = None if program is None else program.cwd
     if folder is None or folder.startswith("${project") or os.path.isdir(folder):
         return None
     is_file = os.path.exists(folder)

@@ -6,7 +6,8 @@ the list `mcp_servers`; several at once are merged. Owns names: none empty, none
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 import msgspec
@@ -139,3 +140,29 @@ def _no_servers(document: JSONObject) -> str:
         if key not in known and (meant := similar(key, FORMS)):
             return f"no servers; did you mean {quote(meant)} where it says {quote(key)}?"
     return 'no servers; give at least one under "mcpServers"'
+
+
+# --- MCPX itself among the servers of others
+
+
+def starts_mcpx(entry: object) -> bool:
+    """Return True if an entry, of whatever form, is MCPX itself: it runs `mcpx attach` or `mcpx serve`."""
+    if not isinstance(entry, Mapping):
+        return False
+    texts = [part for word in command_words(entry) if isinstance(word, str) for part in word.split()]
+    return not {"attach", "serve"}.isdisjoint(texts) and any(_base(word) == "mcpx" for word in texts)
+
+
+def command_words(entry: Mapping[str, Any]) -> list[Any]:
+    """Return the command of an entry, of whatever form, with its arguments."""
+    command: Any = next((entry[key] for key in ("command", "cmd") if key in entry), None)
+    args = entry.get("args")
+    if isinstance(command, Mapping):  # Zed's older form
+        command, args = command.get("path"), command.get("args")
+    return [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
+
+
+def _base(word: str) -> str:
+    """Return the last part of a path of either kind, without `.exe`."""
+    name = PureWindowsPath(word).name if "\\" in word else PurePosixPath(word).name
+    return name.lower().removesuffix(".exe")

@@ -9,6 +9,7 @@ Owns the small language:
   It stays as it is written where secrets are not fetched, and is reported as `deferred`.
 * `${project}`, `${workspaceFolder}` and `${CLAUDE_PROJECT_DIR}`: the project of a client, which stays in the
   string as `mcpx.core.config.projects` has it.
+* `${port}`, in an entry with a command and a URL: stays in the string until MCPX chooses the port.
 * `${input:...}` and its kin are known to an editor only: a problem, unless a default is given.
 * `$${` is a literal `${`. Anything else in braces stays as written, and is reported as `unparsed`.
 
@@ -26,6 +27,7 @@ from msgspec.structs import replace
 
 from mcpx.core.config.document import quote
 from mcpx.core.config.projects import as_reference, project_reference
+from mcpx.core.config.urls import PORT
 from mcpx.core.running.secrets import Reference, SecretProblem
 
 _MAX_DEPTH: Final = 8
@@ -83,6 +85,8 @@ class Values(msgspec.Struct, frozen=True):
     """Gives None for one that nobody fetches, and raises `SecretProblem` for one that cannot be had."""
     remedy: str = "set {} where MCPX is started"
     """How a variable is set, with `{}` for its name."""
+    picks_port: bool = False
+    """True if `${port}` is not a variable, but a port that is chosen later."""
 
 
 def expand(text: str, values: Values) -> Expansion:
@@ -119,7 +123,9 @@ def _expand(text: str, values: Values, depth: int) -> Expansion:
 
 
 def _replaced(body: str, values: Values, depth: int) -> Expansion:
-    """The text between braces replaced; that which names the project stays, with its default."""
+    """The text between braces replaced; that which names the project stays, with its default, or the port."""
+    if values.picks_port and f"${{{body}}}" == PORT:
+        return Expansion(PORT)
     names_project, default = project_reference(body)
     if not names_project:
         return _resolve(body, values, depth)

@@ -25,7 +25,7 @@ from mcpx.core.config.per_server import PerServer
 from mcpx.core.config.reading import Reading, read
 from mcpx.core.config.redaction import redactor_of
 from mcpx.core.config.sanity import odd_commands, odd_credentials, readable_secrets
-from mcpx.core.config.server_config import ServerConfig, Stdio
+from mcpx.core.config.server_config import ServerConfig
 from mcpx.core.config.settings import keys
 from mcpx.core.config.strings import TYPE_KEYS
 from mcpx.core.running.keychain import NOT_INSTALLED
@@ -197,7 +197,7 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
         for inside, odd in (*odd_commands(server, reading.config), *odd_credentials(server)):
             at = reading.places[server.name]
             text = redactor_of(server)(odd)
-            missing = server.transport.cwd if isinstance(server.transport, Stdio) else None
+            missing = None if (program := server.transport.program) is None else program.cwd
             yield _unplaced(
                 "warning",
                 Location(at.source, (*at.steps, *inside)),

@@ -29,6 +29,9 @@ MIN_STARTING: Final = 4
 MAX_STARTING: Final = 32
 
 StructuredContent = Literal["auto", "always", "never"]
+Tiers = Literal["auto", "on", "off"] | bool
+ArgumentsForm = Literal["object", "string"]
+"""The schema of exec's `arguments`: an object with any members, or such an object as JSON in a string."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,6 +130,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Count,
         doc("Tokens that the instructions and the three descriptions may take, with all lists in them."),
     ] = 4000
+    search_history: Annotated[
+        bool,
+        doc(
+            "Whether a search also names tools that you used after searches in like words. What that takes is"
+            " kept in the state folder: known words of searches and names of tools, nothing else. Turned off,"
+            " it is deleted."
+        ),
+    ] = False
     include_structured_content: Annotated[
         StructuredContent,
         doc(
@@ -205,12 +216,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Seconds, doc("Seconds that you may take to agree to a call, or to open a link, before it fails.")
     ] = 120.0
     tiers: Annotated[
-        bool,
+        Tiers,
         doc(
             "Whether there is a fourth tool, query, that runs read-only tools alone, so that a client can"
-            " let it run unasked and ask for exec."
+            " run its calls in parallel and unasked, and ask for exec. auto: for the clients that are known"
+            " to act on annotations; on or true: for all; off or false: for none."
         ),
-    ] = False
+    ] = "auto"
+    exec_arguments: Annotated[
+        Literal["auto", ArgumentsForm],
+        doc(
+            "The form in which clients are shown the arguments parameter of exec: an object, or a string that"
+            " holds one as JSON, which passes strict schemas and Gemini's. auto: as the client is known to"
+            " need it. Both are understood either way."
+        ),
+    ] = "auto"
     audit: Annotated[
         Audit,
         doc(

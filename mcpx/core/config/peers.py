@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from mcpx.core.config.document import ConfigNotices, Location
 from mcpx.core.config.per_server import Era, PerServer, R, Sessions, joined
 from mcpx.core.config.profiles import own_pattern, own_patterns, with_meanings
-from mcpx.core.config.server_config import PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
+from mcpx.core.config.server_config import Http, PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
 from mcpx.core.config.strings import read_key
 from mcpx.core.text.jsonc import JSONObject
 
@@ -42,6 +42,8 @@ def read_peer(
         return None
     if isinstance(server.transport, Sse):
         raise at.key("mcpx").error("another MCPX is reached over Streamable HTTP, or by a command")
+    if isinstance(server.transport, Http) and server.transport.program is not None:
+        raise at.key("mcpx").error("another MCPX is reached by a command or a URL, not by both")
     if given.get("sessions") is not None:
         notices.add(at.key("sessions"), "has no effect: the other MCPX says that for each of its servers")
     base = PerServer(**{name: getattr(common, name) for name in PerServer.__struct_fields__})

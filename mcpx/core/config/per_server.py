@@ -224,9 +224,9 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         Sessions,
         doc(
             "shared: all clients use one session with the server. per_client: each client gets its own"
-            " process or connection at its first call, and it ends when the client leaves. per_project: each"
-            " project gets its own, shared by all clients in it; so it is, without this setting, for an"
-            " entry that names ${project}."
+            " process or connection at its first call, and it ends when the client leaves, or over HTTP"
+            " without sessions, when it is idle. per_project: each project gets its own, shared by all"
+            " clients in it; so it is, without this setting, for an entry that names ${project}."
         ),
     ] = "shared"
     era: Annotated[

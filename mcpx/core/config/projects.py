@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from mcpx.core.config.server_config import Http, Sse, Stdio, Transport
+from mcpx.core.config.server_config import Http, Sse, Transport
 
 PROJECT_KEYS: Final = frozenset({"cwd", "args", "env", *("url", "serverUrl", "httpUrl")})
 """Keys of an entry in which the project may be named."""
@@ -38,9 +38,9 @@ def as_reference(default: str | None) -> str:
 
 
 def _strings(transport: Transport) -> list[str]:
-    if isinstance(transport, Stdio):
-        return [transport.cwd or "", *transport.args, *transport.env.values()]
-    return [transport.url] if isinstance(transport, Http | Sse) else []
+    program = transport.program
+    found = [] if program is None else [program.cwd or "", *program.args, *program.env.values()]
+    return [transport.url, *found] if isinstance(transport, Http | Sse) else found
 
 
 def names_project(transport: Transport) -> bool:
@@ -63,15 +63,15 @@ def in_project(
     folder of its own runs in the project, unless `runs_there` says otherwise. In a URL the path of the
     project is percent-encoded.
     """
-    if isinstance(transport, Stdio):
-        own = {name: with_project(value, project) for name, value in transport.env.items()}
+    if (program := transport.program) is not None:
+        own = {name: with_project(value, project) for name, value in program.env.items()}
         unset = project or None if runs_there else None
-        cwd = unset if transport.cwd is None else with_project(transport.cwd, project)
-        args = tuple(with_project(each, project) for each in transport.args)
-        return replace(transport, args=args, env={**variables, **own}, cwd=cwd)
+        cwd = unset if program.cwd is None else with_project(program.cwd, project)
+        args = tuple(with_project(each, project) for each in program.args)
+        program = replace(program, args=args, env={**variables, **own}, cwd=cwd)
     if isinstance(transport, Http | Sse):
-        return replace(transport, url=with_project(transport.url, quote(project)))
-    return transport
+        return replace(transport, url=with_project(transport.url, quote(project)), program=program)
+    return program or transport
 
 
 def with_project(text: str, project: str) -> str:

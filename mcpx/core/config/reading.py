@@ -25,13 +25,19 @@ from mcpx.core.config.peers import may_be_of_peer
 from mcpx.core.config.per_server import PerServer
 from mcpx.core.config.profiles import by_own_names, check_profiles
 from mcpx.core.config.server_config import PeerConfig, ServerConfig
-from mcpx.core.config.servers import commands_in, read_server, secrets_of_entry, with_usable_aliases
+from mcpx.core.config.servers import (
+    commands_in,
+    env_files_of,
+    read_server,
+    secrets_of_entry,
+    with_usable_aliases,
+)
 from mcpx.core.config.settings import read_settings
 from mcpx.core.config.strings import ExpansionContext
 from mcpx.core.config.urls import bad_url
 from mcpx.core.running import Environment, own, person, with_clients
 from mcpx.core.running.login_shell import find_login_shell, how_to_set
-from mcpx.core.running.secrets import fetch, forget, secret, secret_of_keychain
+from mcpx.core.running.secrets import fetch, secret, secret_of_keychain, shown
 from mcpx.core.text.jsonc import JSONObject
 from mcpx.errors import ConfigError
 from mcpx.paths import config_hint, home
@@ -225,10 +231,24 @@ def _fetch_secrets(
         entry.name: [each for each in secrets_of_entry(entry) if commands or each.kind == "keychain"]
         for entry in entries
     }
-    again = wanted if isinstance(anew, bool) else {anew}
-    if anew:
-        forget(each for name in again for each in wanted.get(name, ()))
-    fetch((each for found in wanted.values() for each in found), environment)
+    again = () if anew is False else wanted if anew is True else {anew}
+    meant = {each for name in again for each in wanted.get(name, ())}
+    fetch((each for found in wanted.values() for each in found), environment, anew=meant)
+
+
+def fetched_values(text: str, where: str) -> dict[str, list[str]]:
+    """By server, what its entry has fetched from elsewhere, as it may be shown. Nothing is fetched.
+
+    Raises:
+        ConfigError: Not JSON, or no object at all.
+    """
+    top, notices = Location(where), ConfigNotices()
+    found = {}
+    for entry in find_entries(_document(text, top, notices), top, notices):
+        files = env_files_of(entry)
+        if values := [*map(shown, secrets_of_entry(entry)), *(f"env_file {each}" for each in files)]:
+            found[entry.name] = list(dict.fromkeys(values))
+    return found
 
 
 # --- the replica

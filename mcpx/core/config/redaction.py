@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import msgspec
 
-from mcpx.core.config.server_config import OAuth, Placed, ServerConfig, Stdio
+from mcpx.core.config.server_config import Http, OAuth, Placed, ServerConfig, Sse
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
 HIDDEN_GENERATIONS: Final = 2  # of the tokens of one account
@@ -113,7 +113,8 @@ class Redactor:
         return f"Redactor({sorted({name for _, name in self._forms})})"
 
 
-_hidden: Final[dict[str, list[dict[str, str | None]]]] = {}
+_hidden: Final[dict[str, list[dict[str, str]]]] = {}
+"""By owner, of each generation the forms and what is shown in their place."""
 _hidden_forms: list[Secret] = []
 
 
@@ -124,14 +125,17 @@ def hide_values(owner: str, values: dict[str, str | None]) -> None:
     them. A form that would end a JSON string is none: a server could make each line of the log unreadable by
     a token such as `"event":`.
     """
-    kept = [values, *(each for each in _hidden.get(owner, ()) if each != values)]
+    forms: dict[str, str] = {}
+    for name, value in values.items():
+        for form in _forms(value or ""):
+            if _END_OF_STRING.search(form) is None:
+                forms.setdefault(form, f"***{name}***")
+    kept = [forms, *(each for each in _hidden.get(owner, ()) if each != forms)]
     _hidden[owner] = kept[:HIDDEN_GENERATIONS]
     names: dict[str, str] = {}
     for each in (each for generations in _hidden.values() for each in generations):
-        for name, value in each.items():
-            for form in _forms(value or ""):
-                if _END_OF_STRING.search(form) is None:
-                    names.setdefault(form, f"***{name}***")
+        for form, shown in each.items():
+            names.setdefault(form, shown)
     _hidden_forms[:] = sorted(names.items(), key=lambda form: (-len(form[0]), form))
 
 
@@ -145,12 +149,11 @@ def secrets_of(server: ServerConfig) -> list[Secret]:
     found = [each for each in server.variables.values if each[0] not in _ORDINARY_VARIABLES]
     known = {value for name, value in server.variables.values if name in _ORDINARY_VARIABLES}
     transport = server.transport
-    if isinstance(transport, Placed):
-        transport = transport.stdio
-    if isinstance(transport, Stdio):
-        for name, value in transport.env.items():
-            if name not in _ORDINARY_VARIABLES and value not in known:
-                found += [(name, value), *((name, part) for part in _in_url(value))]
+    program = transport.stdio if isinstance(transport, Placed) else transport.program
+    for name, value in {} if program is None else program.env.items():
+        if name not in _ORDINARY_VARIABLES and value not in known:
+            found += [(name, value), *((name, part) for part in _in_url(value))]
+    if not isinstance(transport, Http | Sse):
         return found
     for name, value in transport.headers.items():
         if name.lower() not in _ORDINARY_HEADERS:

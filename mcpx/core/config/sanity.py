@@ -39,8 +39,8 @@ _CURVES: Final = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r
 
 def odd_commands(server: ServerConfig, config: Config) -> Remarks:
     """Yield what keeps a child process from being started: its command, its working folder."""
-    transport = server.transport
-    if server.disabled is not None or not isinstance(transport, Stdio):
+    transport = server.transport.program
+    if server.disabled is not None or transport is None:
         return
     folder = "/" if transport.cwd is None or names_project(transport) else transport.cwd
     if not Path(folder).is_dir():
@@ -99,14 +99,14 @@ def literal_secrets(server: ServerConfig) -> list[str]:
     """The names of what is secret by its name, and stands in the entry itself; values are not returned."""
     transport = server.transport
     expanded = [value for _, value in server.variables.values if value]
-    if isinstance(transport, Placed):
-        transport = transport.stdio
-    if isinstance(transport, Stdio):
-        options = (_SECRET_OPTION.fullmatch(word) for word in transport.args)
-        named = [*transport.env.items(), *((one[0].partition("=")[0], one[1]) for one in options if one)]
-    else:
+    program = transport.stdio if isinstance(transport, Placed) else transport.program
+    named: list[tuple[str, str]] = []
+    if program is not None:
+        options = (_SECRET_OPTION.fullmatch(word) for word in program.args)
+        named = [*program.env.items(), *((one[0].partition("=")[0], one[1]) for one in options if one)]
+    if isinstance(transport, Http | Sse):
         has_password = _PASSWORD_IN_URL.match(transport.url)
-        named = [
+        named += [
             *transport.headers.items(),
             *([("url with a password", transport.url)] if has_password else []),
             *([("client_secret", transport.auth.client_secret or "")] if transport.auth else []),

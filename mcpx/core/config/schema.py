@@ -7,6 +7,7 @@ by way of msgspec, so that the document cannot drift from the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import combinations
 from typing import Any, Final
 
 import msgspec
@@ -68,10 +69,11 @@ def _servers() -> dict[str, Any]:
 
 def _server(per_server: dict[str, Any]) -> dict[str, Any]:
     return {
-        "description": "One server: a command or a url. ${VAR} and ${VAR:-default} are expanded.",
+        "description": "One server: a command or a url, or both. ${VAR} and ${VAR:-default} are expanded.",
         "type": "object",
         "properties": _properties(EntryKeys) | _for_one(per_server),
-        "oneOf": [{"required": [key]} for key in ("command", *URL_KEYS)],
+        "anyOf": [{"required": [key]} for key in ("command", *URL_KEYS)],
+        "not": {"anyOf": [{"required": [*pair]} for pair in combinations(URL_KEYS, 2)]},
         "additionalProperties": True,
     }
 

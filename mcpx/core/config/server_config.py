@@ -7,13 +7,15 @@ leaves out the values that may be secrets, so that a config can be logged.
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from mcpx.core.config.document import Location
 from mcpx.core.config.per_server import NonEmpty, PerServer, Place, ProcessLimits, doc
+from mcpx.core.config.urls import PORT, with_port
 from mcpx.core.running.inherited import Inherit
 
 # --- credentials
@@ -111,17 +113,39 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
         hidden = f"args={len(self.args)}, env={sorted(self.env)}"
         return f"Stdio(command={self.command!r}, {hidden}, cwd={self.cwd!r})"
 
+    @property
+    def program(self) -> Stdio:
+        """The program that MCPX starts for the server."""
+        return self
+
 
 class _Remote(msgspec.Struct, frozen=True, kw_only=True):
     """A server behind HTTP. `headers` go with every request.
 
-    `auth` says how MCPX signs in where the server wants that; None: not at all.
+    `auth` says how MCPX signs in where the server wants that; None: not at all. `program` is what MCPX starts
+    and keeps running, where the entry says that as well; the server is behind the URL once it listens there.
     """
 
     url: str
     headers: dict[str, str] = {}
     auth: OAuth | None = OAuth()
     tls: Tls | None = None
+    program: Stdio | None = None
+
+    @property
+    def names_port(self) -> bool:
+        """True if MCPX chooses the port, so that the program can run more than once."""
+        return PORT in self.url
+
+    def on_port(self, port: int) -> Self:
+        """The transport with that port filled in."""
+        program = self.program
+        if program is not None:
+            args = tuple(with_port(each, port) for each in program.args)
+            env = {name: with_port(value, port) for name, value in program.env.items()}
+            program = replace(program, args=args, env=env)
+        headers = {name: with_port(value, port) for name, value in self.headers.items()}
+        return replace(self, url=with_port(self.url, port), headers=headers, program=program)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(headers={sorted(self.headers)})"
@@ -149,6 +173,11 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True, tag="placed"):
 
     stdio: Stdio
     place: Place
+
+    @property
+    def program(self) -> None:
+        """The program that MCPX starts here: none, a node does."""
+        return
 
 
 Transport = Stdio | Http | Sse | Placed
@@ -220,7 +249,9 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     name_there: str = ""
     """Its name at that peer."""
     project: str | None = None
-    """The folder whose file names it, for clients that work there; None for one that is configured here."""
+    """The folder of the clients that it is for; None for one that is for all."""
+    agreed: str = ""
+    """Of one that a file of its project names, the digest of the entry that a person has agreed to."""
 
     @property
     def is_switched_off(self) -> bool:

@@ -1,7 +1,8 @@
 """One server of a configuration: its entry read to a `ServerConfig`, or a `PeerConfig`.
 
 Owns the choice between stdio, Streamable HTTP and SSE, with the words that other clients use for them, and
-the checks on headers. An entry that cannot be started keeps why (`mcpx.core.config.diagnosis`).
+the checks on headers. An entry with a command and a URL is a server over HTTP whose program MCPX starts. An
+entry that cannot be started keeps why (`mcpx.core.config.diagnosis`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from mcpx.core.config.server_config import (
 )
 from mcpx.core.config.settings import keys, read_settings
 from mcpx.core.config.strings import (
+    ENV_FILE_KEYS,
     TYPE_KEYS,
     TYPES,
     URL_KEYS,
@@ -41,12 +43,12 @@ from mcpx.core.config.strings import (
     Strings,
     read_key,
 )
-from mcpx.core.config.urls import bad_url, is_confidential
+from mcpx.core.config.urls import PORT, bad_url, is_confidential, with_port
 from mcpx.core.running.secrets import Reference
 from mcpx.core.text.jsonc import JSONObject
 
 _EXPANDED: Final = frozenset(
-    {"command", "args", "env", "env_file", "envFile", "cwd", "headers", "tls", *URL_KEYS, *AUTH_KEYS}
+    {"command", "args", "env", *ENV_FILE_KEYS, "cwd", "headers", "tls", *URL_KEYS, *AUTH_KEYS}
 )
 """Keys of an entry in whose strings references are expanded."""
 _STDIO_ONLY: Final = ("args", "env", "cwd")
@@ -96,7 +98,7 @@ def _read(
         transport, obstacles, variables, names_project = _read_transport(given, entry.at, context, notices)
         if names_project and server.sessions == "shared":
             server = replace(server, sessions="per_project")
-        ages = bool({"env_file", "envFile"} & given.keys()) or any(secrets_of_entry(entry))
+        ages = bool({*ENV_FILE_KEYS} & given.keys()) or any(secrets_of_entry(entry))
         server = replace(server, transport=transport, variables=variables, ages=ages)
         server = _with_obstacles(server, obstacles)
     if "aliases" in given:
@@ -119,7 +121,14 @@ def _in_projects(
             raise at.key("sessions").error(
                 '"shared", but the entry names the project, in which clients differ'
             )
-    if server.sessions != "per_project" or server.idle_stop or "idle_stop" in given:
+    if server.sessions != "per_project":
+        return server
+    transport = server.transport
+    if isinstance(transport, Http | Sse) and transport.program is not None and not transport.names_port:
+        with notices.gathering():
+            hint = f"write {PORT} in its place, here and in args or env"
+            raise at.key("url").error(f"each project has a process, and these cannot share one port; {hint}")
+    if server.idle_stop or "idle_stop" in given:
         return server
     return replace(server, idle_stop=PROJECT_IDLE_STOP_S)
 
@@ -165,9 +174,13 @@ def _with_process_settings(
     server: ServerConfig, given: JSONObject, at: Location, notices: ConfigNotices
 ) -> ServerConfig:
     """The server with what its settings say of its processes at the transport that starts them."""
-    if isinstance(server.transport, Stdio):
-        own_settings = {"limits": server.quota.of_processes, "inherit": server.inherit}
-        return replace(server, transport=replace(server.transport, **own_settings))
+    transport = server.transport
+    own_settings = {"limits": server.quota.of_processes, "inherit": server.inherit}
+    if isinstance(transport, Stdio):
+        return replace(server, transport=replace(transport, **own_settings))
+    if transport.program is not None:
+        program = replace(transport.program, **own_settings)
+        return replace(server, transport=replace(transport, program=program))
     if given.get("inherit") is not None:
         notices.add(at.key("inherit"), "has no effect on a server that is reached by a URL")
     own = given.get("limits")
@@ -181,6 +194,14 @@ def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
     """The secrets that an entry names; none if its server is switched off."""
     if isinstance(entry.given, JSONObject) and not _is_off(entry.given, entry.at, ConfigNotices()):
         yield from _secrets_in(_expanded_part(entry.given))
+
+
+def env_files_of(entry: Entry) -> list[str]:
+    """The files of variables that an entry names, as it is written."""
+    given = entry.given if isinstance(entry.given, JSONObject) else JSONObject([])
+    named = (given[key] for key in ENV_FILE_KEYS if key in given)
+    files = [file for each in named for file in ([each] if isinstance(each, str) else each or ())]
+    return [file for file in files if isinstance(file, str)]
 
 
 def commands_in(given: object) -> list[str]:
@@ -233,13 +254,13 @@ def _read_transport(
     declared = None
     with notices.gathering():
         declared = _declared(entry, at)
-    url_key = _url_key(entry, at)
-    if "command" in entry and url_key:
-        raise at.error(f'both "command" and {quote(url_key)}: a server has one or the other')
-    if "command" not in entry and not url_key:
+    url_key, starts = _url_key(entry, at), "command" in entry
+    if not starts and not url_key:
         raise _neither(entry, at)
+    if declared == "stdio" and starts and url_key:
+        raise at.error(f'type "stdio" with {quote(url_key)}: over stdio a server has no address')
     needed = "command" if declared == "stdio" else "url"
-    if declared and (needed == "command") is not ("command" in entry):
+    if declared and (needed == "command") is not (starts and not url_key):
         raise at.error(
             f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
         )
@@ -247,13 +268,15 @@ def _read_transport(
         hint = 'only its first item belongs here, the others in "args"'
         raise at.key("command").error(f"expected a string, got an array; {hint}")
     strings = Strings(entry, at, context, notices)
-    unfit = _STDIO_ONLY if url_key else _REMOTE_ONLY
+    unfit = () if url_key and starts else _STDIO_ONLY if url_key else _REMOTE_ONLY
     reached_by = "a URL" if url_key else "a command"
     for key in (key for key in unfit if key in entry):
         notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
     files = strings.env_files()
-    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, files)
-    if isinstance(transport, Http | Sse) and not is_confidential(transport.url):
+    program = _stdio(strings, files) if starts else None
+    transport = _remote(strings, url_key, declared, program) if url_key else program
+    assert transport is not None  # it has one of the two
+    if isinstance(transport, Http | Sse) and not is_confidential(with_port(transport.url, 1)):
         _note_what_is_unencrypted(transport, entry, at, notices)
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
     return transport, tuple(dict.fromkeys(strings.obstacles)), variables, strings.names_project
@@ -314,14 +337,30 @@ def _stdio(strings: Strings, files: dict[str, str]) -> Stdio:
     )
 
 
-def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
+def _remote(strings: Strings, url_key: str, declared: str | None, program: Stdio | None) -> Http | Sse:
     url = strings.text(url_key, bad_url)
     headers = {name: value.strip() for name, value in strings.named("headers", _bad_header).items()}
     ends_in_sse = url.split("?", 1)[0].split("#", 1)[0].rstrip("/").endswith("/sse")
     guessed = "sse" if url_key != "httpUrl" and ends_in_sse else "http"
     kind = Sse if (declared or guessed) == "sse" else Http
     sign_in = EntryAuth(strings)
-    return kind(url=url, headers=headers, auth=sign_in.auth(headers), tls=sign_in.tls(url))
+    auth = sign_in.auth(headers)
+    if PORT in url and auth is not None:
+        for key in (key for key in AUTH_KEYS if key in strings.entry):
+            strings.notices.add(strings.at.key(key), "has no effect: a sign-in is for an address that stays")
+        auth = None
+    if program is not None and url:
+        _check_port(url, program, strings)
+    return kind(url=url, headers=headers, auth=auth, tls=sign_in.tls(url), program=program)
+
+
+def _check_port(url: str, program: Stdio, strings: Strings) -> None:
+    """Raise where the program would listen on another port than that of the URL."""
+    is_told = any(PORT in text for text in (*program.args, *program.env.values()))
+    if is_told and PORT not in url:
+        raise strings.at.error(f"{PORT} in args or env, but not in the URL: MCPX would look at another port")
+    if PORT in url and not is_told:
+        raise strings.at.error(f"{PORT} in the URL, but not in args or env: the program would not know it")
 
 
 def _empty(text: str) -> str | None:

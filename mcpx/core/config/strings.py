@@ -24,6 +24,7 @@ from mcpx.core.config.per_server import NonEmpty, doc
 from mcpx.core.config.projects import PROJECT_KEYS, with_project
 from mcpx.core.config.server_config import OAuth, Obstacle, Tls
 from mcpx.core.config.settings import convert, fields, is_text
+from mcpx.core.config.urls import with_port
 from mcpx.core.text.jsonc import JSONObject
 
 Problem = Callable[[str], str | None]
@@ -64,7 +65,13 @@ TypeWord = Annotated[
 class EntryKeys(msgspec.Struct, rename="camel"):
     """The keys of a server's entry that are not settings: their types and meanings. It has no instances."""
 
-    command: Annotated[NonEmpty, doc("The program of a stdio server. `~` at the start is the home folder.")]
+    command: Annotated[
+        NonEmpty,
+        doc(
+            "The program of a stdio server; beside a url, the program that MCPX starts and that listens"
+            " there. `~` at the start is the home folder."
+        ),
+    ]
     args: Annotated[tuple[str, ...], doc("Arguments of the program.")]
     env: Annotated[
         dict[Annotated[str, _named("env")], str | float | None],
@@ -165,7 +172,8 @@ class Strings:
         self.names_project = False
         """True if the project of a client is named in what was read."""
         self.entry, self.at, self.context, self.notices = entry, at, context, notices
-        self._values = context.values
+        has_both = "command" in entry and any(key in entry for key in URL_KEYS)
+        self._values = replace(context.values, picks_port=has_both)
 
     def env_files(self) -> dict[str, str]:
         """The variables of the files that the entry names; from now on they count for references, too."""
@@ -239,7 +247,8 @@ class Strings:
             self._note_project(at)
         if done.unparsed:
             self.notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
-        wrong = None if done.problems or done.deferred else problem(with_project(done.text, "/project"))
+        whole = with_port(with_project(done.text, "/project"), 1)
+        wrong = None if done.problems or done.deferred else problem(whole)
         self.obstacles += [
             Obstacle(each.problem, at, each.name, each.remedy, "used in {}") for each in done.problems
         ]

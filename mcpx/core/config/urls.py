@@ -1,10 +1,22 @@
-"""URLs as a configuration has them: what is wrong with one, and which hosts are this machine alone. Pure."""
+"""URLs as a configuration has them: what is wrong with one, and which hosts are this machine alone. Pure.
+
+`PORT` stands in a URL, and in the arguments and variables of the program behind it, for a free port that MCPX
+chooses when it starts that program.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
+
+PORT: Final = "${port}"
+
+
+def with_port(text: str, port: int) -> str:
+    """The text with that port in place of each reference."""
+    return text.replace(PORT, str(port))
 
 
 def split_url(url: str) -> SplitResult | None:

@@ -37,6 +37,7 @@ from mcpx.core.events.call_watch import CallWatch
 from mcpx.core.events.history import History
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import Records
+from mcpx.core.events.search_history import SearchHistory
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.context import ClientId, asking
 from mcpx.core.servers.accounts import OpenAccounts, no_accounts
@@ -95,7 +96,7 @@ class Hub:
         async def renew() -> None:
             await self.readapt()
 
-        self.projects = ProjectFiles(state, renew)
+        self.projects = ProjectFiles(state, renew, lambda: self.config.approve_timeout)
         """The servers that the files of projects name."""
 
         def expand(given: Config) -> Config:
@@ -131,6 +132,8 @@ class Hub:
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.records = Records(self.audit, self.meter, cuts_off=lambda: self.leaving.is_over)
         """The stream of the records of calls."""
+        self.records.uses = self.searches = SearchHistory()
+        """What was used after which search; empty unless that is remembered."""
         self.history = History(self.upstreams, self.meter, self.fleet.activity)
         """The calls of the last hour."""
         self.call_watch = CallWatch(self.records, self.meter, self.upstreams)
@@ -161,6 +164,7 @@ class Hub:
             tracing=self.tracing,
             notes=self._notes,
             await_peers=self._await_peers,
+            history=lambda: self.searches if self.config.search_history else None,
         )
         self.calls, self.registry, self.workers = self.faces.calls, self.faces.registry, self.faces.workers
         self.executor = Executor(self.calls)
@@ -289,9 +293,15 @@ class Hub:
             for upstream in self.upstreams.values()
         )
 
+    def enter(self, client: ClientId) -> None:
+        """Take in which project a client is in, as far as is known now."""
+        self.projects.enter(client)
+        self.fleet.enter(client)
+
     def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone: sessions, suspended calls, and kept results."""
         self.fleet.leave(client)
+        self.projects.leave(client)
         self.views.kept.drop(client)
         self.clients.leave(client)
         self.approvals.client_left(client)

@@ -25,11 +25,12 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
 from mcpx.core.policy.policy import NarrowedPolicy
 from mcpx.core.policy.profiles import Selection, select
-from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.context import ClientId, asking
 from mcpx.core.servers.fleet.observers import await_descriptions
 from mcpx.core.servers.server import Server
 from mcpx.core.servers.visible_server import NarrowedServer, VisibleServer
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.errors import CallError, Code
 
 
 class HubView:
@@ -92,6 +93,17 @@ class HubView:
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are shown have descriptions for their resources, at most `seconds`."""
         await await_descriptions(self.upstreams, seconds)
+
+    def explained(self, error: CallError) -> CallError:
+        """An error, which says of a server that is unknown if one of that name waits for a person."""
+        client = asking.get()
+        if error.code is not Code.UNKNOWN_SERVER or client is None:
+            return error
+        note = self._hub.projects.note_on(error.server, client.project)
+        if note is None:
+            return error
+        text = f"{error} ({note}. Tell the user)"
+        return CallError(error.code, text, server=error.server, tool=error.tool, details=error.details)
 
     def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone."""

@@ -17,7 +17,6 @@ import anyio
 from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import ServerInfo, State
-from mcpx.core.config import Stdio
 from mcpx.core.daemon import metric_families as families
 from mcpx.core.daemon.metric_families import Family, Samples, encode
 from mcpx.core.daemon.status import NodeStatus, PeerStatus
@@ -147,13 +146,14 @@ def _server(upstream: Server, info: ServerInfo) -> ServerReading:
             "resources": len(info.resources),
             "templates": len(known.templates) if known else 0,
             "prompts": len(known.prompts) if known else 0,
+            "skills": len(known.skills) if known else 0,
         },
         groups=_groups(upstream),
     )
 
 
 def _groups(upstream: Server) -> tuple[int, ...] | None:
-    if not isinstance(upstream.config.transport, Stdio):
+    if upstream.config.transport.program is None:
         return None
     return tuple(session.pid for session in upstream.sessions() if session.pid is not None)
 

@@ -9,7 +9,7 @@ left out: `NoSignIns`, `NoPeers`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -28,7 +28,6 @@ from supervisors import Incarnation
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
-    from starlette.types import ASGIApp
 
 H_contra = TypeVar("H_contra", contravariant=True)
 """The hub: it has these ports, so that they cannot name it."""
@@ -196,11 +195,15 @@ class Cluster(Protocol[H_contra]):
         ...
 
 
+Serve = Callable[[Any], None]
+"""Serves a request over HTTP (`HttpExchange` of `mcpx.core.gateway.frontends.http`)."""
+
+
 class Forwarder(Protocol):
     """Passes requests on to the replica that holds what they bring."""
 
-    def around(self, endpoint: ASGIApp, /) -> ASGIApp:
-        """Return the endpoint for requests of this replica, which passes others on."""
+    def around(self, serve: Serve, /) -> Serve:
+        """Return what serves the requests of this replica by `serve`, and passes others on."""
         ...
 
     def seal_kept(self, result_id: str) -> str:

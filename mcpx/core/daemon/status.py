@@ -193,6 +193,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     state is then that of its session here, and where that is well, the one that the peer says. `node` is the
     node of the cluster that its shared session is on; absent for one that is on none. `memory_bytes` and
     `cpu_share` (of one core) are what it uses on all nodes, for all gateways; absent where no node says so.
+    `listens_at` is the URL of a program that MCPX has started and connects to; absent for any other.
     """
 
     name: str
@@ -234,6 +235,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     node: str | msgspec.UnsetType = msgspec.UNSET
     memory_bytes: int | msgspec.UnsetType = msgspec.UNSET
     cpu_share: float | msgspec.UnsetType = msgspec.UNSET
+    listens_at: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from mcpx.core.catalog.snapshot import State, iso_seconds
+from mcpx.core.config import redactor_of
 from mcpx.core.daemon.status import (
     AuditStatus,
     CallCounts,
@@ -183,10 +184,16 @@ def server_status(
         node=upstream.node or msgspec.UNSET,
         memory_bytes=msgspec.UNSET if use is None else use.memory,
         cpu_share=msgspec.UNSET if use is None or use.cpu is None else use.cpu,
+        listens_at=_listens_at(upstream),
         sessions=msgspec.UNSET if (own := upstream.own_sessions) is None else len(own),
         instances=[_instance(each) for each in own] if own and upstream.per_project else msgspec.UNSET,
         **info.from_last_time(),
     )
+
+
+def _listens_at(upstream: Server) -> str | msgspec.UnsetType:
+    program = upstream.main.program
+    return msgspec.UNSET if program is None else redactor_of(upstream.config)(program.transport.url)
 
 
 def _instance(session: Session) -> InstanceStatus:

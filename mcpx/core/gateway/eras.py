@@ -31,7 +31,7 @@ import msgspec
 from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
-from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.dispatcher import DispatchContext, Outbound
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     INVALID_REQUEST,
@@ -46,16 +46,21 @@ from mcp_types.version import (
 )
 from pydantic import ValidationError
 
+from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.handles import stream_caller
 from mcpx.core.gateway.clients.identity import bind_client
+from mcpx.core.gateway.clients.projects import Arrival, arrive, ask_person, may_be_asked
 from mcpx.core.gateway.native.lists import LISTS
 from mcpx.core.gateway.offer import Offer, SdkServer, Serving
-from mcpx.core.protocol.context import ClientId, Transport
+from mcpx.core.protocol.context import ClientId, Transport, asked_by
+from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.incoming import encoded_error
 
@@ -68,6 +73,8 @@ INITIALIZED: Final = "notifications/initialized"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 UNHANDLED: Final = frozenset({"notifications/cancelled", "notifications/progress"})
 """Notifications that the dispatcher has dealt with, and no server."""
+AT_WORK: Final = frozenset({LIST_TOOLS, "tools/call"})
+"""Methods of a client that will go on, and can show its person a question."""
 CLOSE_TIMEOUT_S: Final = 5.0  # for what belongs to a connection to end with it
 
 
@@ -152,6 +159,18 @@ class Serves(Protocol):
         """End what belongs to a client whose connection has ended."""
 
 
+class Place(Protocol):
+    """The endpoint of one client, which follows its project."""
+
+    hub: Hub
+
+    def offer(self) -> Offer:
+        """Return the offer of the endpoint where the client belongs now."""
+
+    def serve(self, offer: Offer, connection: EraServer) -> None:
+        """Have calls on a connection served by the fast path of that endpoint from now on."""
+
+
 class EraServer:
     """Serves one connection. `era` and `connection` tell the fast path what it may take."""
 
@@ -166,13 +185,16 @@ class EraServer:
         dispatcher: WireDispatcher,
         transport: Transport = "stdio",
         client: ClientId | None = None,
+        place: Place | None = None,
     ) -> None:
+        """With a `place` it goes to another endpoint when its client belongs there; `serves` is the first."""
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
         self.identity = client or ClientId()
         self.transport: Transport = transport
         dispatcher.receiver.on_notification = self._hear
         self._serves = serves
+        self._place = place
         self._dispatcher = dispatcher
         self._serving: Serving | None = None  # by the SDK, once it is needed
         self._loading: anyio.Event | None = None
@@ -190,16 +212,51 @@ class EraServer:
     def _hear(self, method: str, _params: object) -> bool:
         """Note at once what counts for the next line; the notification is served as any other."""
         if method == ROOTS_CHANGED:
-            self.identity.roots_known = False
+            self.identity.roots_changed()
+            self._dispatcher.spawn(self._arrive, self._dispatcher, method, None)
         return False
 
     async def run(self) -> None:
         """Serve until the dispatcher's channel ends."""
         try:
+            if self._place is not None and isinstance(self._serves, Offer):
+                self._serves.clients.place(self.identity, self.move)
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
             await _close(self.connection)
             self._serves.client_left(self.identity)
+
+    # --- the endpoint where the client belongs
+
+    def move(self) -> None:
+        """Go to the endpoint where the client belongs now."""
+        before = self._serves
+        if self._place is None or not isinstance(before, Offer) or (offer := self._place.offer()) is before:
+            return
+        self._serves, self._serving = offer, None
+        self._place.serve(offer, self)
+        modern = self.era is Era.MODERN
+        lists = before.tool_list, offer.tool_list
+        offer.clients.moved(self.connection, self.identity, *lists, modern=modern)
+
+    async def _arrive(self, context: Outbound, method: str, params: Params) -> JSON | None:
+        """Ready a request, as `arrive`; the client is at the endpoint where it belongs then."""
+        if self._place is None:
+            return None
+        asked = await arrive(self._place.hub, self._arrival(context, method, params))
+        self.move()
+        return asked
+
+    def _arrival(self, context: Outbound, method: str, params: Params) -> Arrival:
+        modern = self.era is Era.MODERN
+        return Arrival(self.identity, self.connection, context, method, params or {}, modern=modern)
+
+    def _served(self, method: str) -> None:
+        """Have the client's person asked about the files of its project, once it is at work."""
+        if self._place is not None and method in AT_WORK and self.era is Era.HANDSHAKE:
+            arrival = self._arrival(self._dispatcher, method, None)
+            if may_be_asked(questions := self._place.hub.projects.questions, arrival):
+                self._dispatcher.spawn(ask_person, questions, arrival)
 
     # --- an ordinary opening
 
@@ -216,9 +273,7 @@ class EraServer:
             return True
         if method != LIST_TOOLS and not (method in LISTS and offer.has_native):
             return False
-        if offer.wants_projects:  # of which the client is asked first
-            return False
-        return self._list(offer, self._session, request_id, method, raw)
+        return self._list(self._session, request_id, method, raw)
 
     def _open_session(self, offer: Offer, request_id: RequestId, raw: msgspec.Raw) -> bool:
         """Answer `initialize`, and commit what it agrees to, as the SDK's runner does."""
@@ -229,7 +284,7 @@ class EraServer:
             return False
         known = asked.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         revision = asked.protocol_version if known else LATEST_HANDSHAKE_VERSION
-        greeting = envelope.encode(offer.greeting(revision))
+        greeting = envelope.encode(offer.greeting(revision, asked.client_info.name))
         self.era = Era.HANDSHAKE
         self.connection.client_params, self.connection.protocol_version = params, revision
         context = WireContext(self._dispatcher, request_id)
@@ -239,9 +294,7 @@ class EraServer:
         self._dispatcher.channel.write(*envelope.answer(request_id, [greeting]))
         return True
 
-    def _list(
-        self, offer: Offer, session: ServerSession, request_id: RequestId, method: str, raw: msgspec.Raw
-    ) -> bool:
+    def _list(self, session: ServerSession, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         try:
             asked = _decode_listing(raw) if raw else _Listing()
             meta = msgspec.json.decode(raw).get("_meta") if raw else None
@@ -253,19 +306,28 @@ class EraServer:
         async def answer() -> None:
             with scope:
                 try:
-                    if method == LIST_TOOLS:
-                        listed = await offer.list_tools(session, meta, asked.cursor, None)
-                    else:
-                        listed = await offer.list_entries(method, meta, asked.cursor)
+                    await self._arrive(self._dispatcher, method, None)
+                    with asked_by(self.identity):
+                        listed = await self._listed(session, method, meta, asked.cursor)
                     response = envelope.answer(request_id, [listed])
                 except Exception as error:  # noqa: BLE001 - as in `Incoming`: whatever it raises is the answer
                     response = envelope.failure(request_id, encoded_error(error, method))
             if not scope.cancelled_caught:
                 del self._dispatcher.fast_cancels[request_id]
                 self._dispatcher.channel.write(*response)
+                self._served(method)
 
         self._dispatcher.spawn(answer)
         return True
+
+    async def _listed(
+        self, session: ServerSession, method: str, meta: JSON | None, cursor: str | None
+    ) -> bytes:
+        offer = self._serves.opening  # of the endpoint where the client is by now
+        assert offer is not None  # as before: all endpoints are traced, or none
+        if method == LIST_TOOLS:
+            return await offer.list_tools(session, meta, cursor, None)
+        return await offer.list_entries(method, meta, cursor)
 
     # --- everything else, by the SDK's server
 
@@ -319,13 +381,23 @@ class EraServer:
                 data = {"supported": versions, "requested": (params or {}).get("protocolVersion")}
                 text = "this connection speaks the 2026-07-28 revision; there is no initialize"
                 raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+            asked = await self._arrive(context, method, params)
+            if asked is not None:
+                return self._as_result(asked)
             return await (await self._by_sdk()).modern_request(_one_way(context), method, params)
         if modern:
             text = (
                 "this connection speaks the handshake era; requests with the 2026-07-28 envelope are refused"
             )
             raise MCPError(INVALID_REQUEST, text)
-        return await (await self._by_sdk()).request(context, method, params)
+        await self._arrive(context, method, params)
+        result = await (await self._by_sdk()).request(context, method, params)
+        self._served(method)
+        return result
+
+    def _as_result(self, asked: JSON) -> dict[str, Any]:
+        """A question to the client's person, as the result of a request."""
+        return enclose([enveloped(asked, self._serves.stamp if isinstance(self._serves, Offer) else None)])
 
     async def _on_notify(
         self, context: DispatchContext[TransportContext], method: str, params: Params

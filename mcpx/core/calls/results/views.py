@@ -86,7 +86,7 @@ class ResultLimits:
         """The characters that a tool claims for its results."""
         upstream = self._upstreams.get(request.server_name)
         catalogue = upstream.catalogue if upstream else None
-        tool = catalogue.tools.get(request.tool_name) if catalogue else None
+        tool = catalogue.tool(request.tool_name) if catalogue else None
         claim = tool.meta.get(CLAIM) if tool and tool.meta else None
         if not isinstance(claim, int) or isinstance(claim, bool) or claim <= 0:
             return None
@@ -196,6 +196,14 @@ class ResultViews:
             raise CallError(Code.OVERLOADED, f"select: {late}; try again later", server=SERVER) from None
         return self.shaper.selected_page(projected, address, kept.limit, client)
 
+    async def contents(self, uri: str, address: ResultAddress, client: ClientId | None) -> list[JSON]:
+        """The same as the contents of a resource.
+
+        Raises:
+            CallError: As from `read`.
+        """
+        return [_contents(uri, block) for block in (await self.read(address, client)).content]
+
     def _keep(self, texts: tuple[str, ...], client: ClientId | None, limit: Limit) -> str | None:
         kept = self.kept.keep(texts, client, limit)
         return None if kept is None else kept.id
@@ -209,6 +217,15 @@ def _picture(kept: KeptResult, address: ResultAddress) -> JSON:
         raise CallError(Code.INVALID_ARGUMENTS, text, server=SERVER)
     block: JSON = msgspec.json.decode(kept.pictures[address.block - 1])
     return block
+
+
+def _contents(uri: str, block: JSON) -> JSON:
+    """A block as contents of a resource: a text, or a picture."""
+    held = block.get("resource", block)
+    if "text" in held:
+        return {"uri": uri, "mimeType": "text/plain", "text": held["text"]}
+    data = held["data"] if "data" in held else held["blob"]
+    return {"uri": uri, "mimeType": held.get("mimeType"), "blob": data}
 
 
 def _not_kept(address: ResultAddress) -> CallError:

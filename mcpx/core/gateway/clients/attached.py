@@ -140,6 +140,11 @@ class AttachedClients:
         if len(self._sessionless) > MAX_SESSIONLESS:
             del self._sessionless[next(iter(self._sessionless))]
 
+    def move(self, client: object, endpoint: Endpoint) -> None:
+        """Note that a client is at another endpoint."""
+        if (known := self._known.get(client)) is not None:
+            known.endpoint = endpoint
+
     def leave(self, client: object) -> None:
         """Forget a client that has left."""
         self._known.pop(client, None)

@@ -12,12 +12,15 @@ from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import CallOptions, Outbound
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, ClientCapabilities
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, INVALID_PARAMS, LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.core.catalog.extensions import UI, carried
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import (
@@ -28,18 +31,35 @@ from mcpx.core.gateway.clients.identity import (
     request_outbound,
 )
 from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue, size_of
-from mcpx.core.protocol.context import NO_CAPABILITIES, Caller, Capabilities, OnStep, read_capabilities
+from mcpx.core.protocol.context import (
+    NO_CAPABILITIES,
+    Caller,
+    Capabilities,
+    InputAnswers,
+    OnStep,
+    read_capabilities,
+)
+from mcpx.core.protocol.messages import encode_for_server
 from mcpx.core.servers.relay.clients import LOG, ConnectedClients
+from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import Bytes, RequestId
 
 
 def capabilities_of(declared: ClientCapabilities | None) -> Capabilities:
-    """The capabilities in a client's declaration before 2026-07-28, which has no extensions."""
+    """The capabilities in a client's declaration before 2026-07-28: of the extensions, those of both eras."""
     if declared is None:
         return NO_CAPABILITIES
-    given = declared.model_dump_json(by_alias=True, exclude_none=True, exclude={"extensions"})
-    return read_capabilities(given.encode())
+    given = declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if (extensions := given.pop("extensions", None)) and (kept := carried(extensions)):
+        given["extensions"] = kept
+    return read_capabilities(envelope.encode(given))
+
+
+def shows_apps(session: ServerSession) -> bool:
+    """Return True if the client of a session has declared that it shows apps: it keeps their tools apart."""
+    declared = session.client_capabilities
+    return declared is not None and UI in (declared.extensions or {})
 
 
 def capabilities_in(params: Mapping[str, Any] | None) -> Capabilities:
@@ -94,6 +114,10 @@ class ConnectionHandle:
             log=partial(self.notify, LOG),
             ask=partial(_ask_over, self._connection.outbound),
         )
+
+    def move(self, hub: HubView) -> None:
+        """Note that it is at another endpoint."""
+        self._hub = hub
 
     @property
     def confined(self) -> bool:
@@ -182,6 +206,43 @@ def stream_caller(
         sessions=None if clients is None else clients.handles,
         log=StreamLog(wire, peer),
         ask=partial(_ask_over, wire),
+    )
+
+
+def answers_in(given: Mapping[str, Any] | None) -> InputAnswers | None:
+    """Read the answers that the client brings to a request that it repeats, in its params.
+
+    Raises:
+        MCPError: It cannot be read.
+    """
+    params = given or {}
+    responses, state = params.get("inputResponses"), params.get("requestState")
+    if responses is None and state is None:
+        return None
+    if state is not None and not isinstance(state, str):
+        raise MCPError(
+            INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
+        )
+    encoded = b"" if responses is None else encode_for_server(responses, "inputResponses")
+    return InputAnswers(encoded, state)
+
+
+def asked_caller(
+    client: object,
+    connection: Connection,
+    outbound: Outbound,
+    params: Mapping[str, Any] | None,
+    *,
+    is_local: bool = True,
+) -> Caller:
+    """The client as it is asked before its request is served; `params` has those of 2026-07-28."""
+    modern = params is not None
+    return Caller(
+        client=client,
+        capabilities=capabilities_in(params) if modern else capabilities_of(connection.client_capabilities),
+        modern=modern,
+        is_local=is_local,
+        ask=partial(_ask_over, outbound),
     )
 
 

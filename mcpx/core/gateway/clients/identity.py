@@ -7,8 +7,7 @@ revisions have no sessions over HTTP, and their requests belong to no client, bu
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 from mcp.server.connection import Connection
@@ -31,9 +30,8 @@ _BEARER_KEY: Final = "mcpx.bearer"
 class Bearer:
     """The HTTP clients that use one token with a name, taken together, and what is theirs.
 
-    No other token's clients get at that. Clients of the default token have no bearer. The frontend puts it
-    into the scope of each request that was let in with such a token; from there it gets onto the SDK's
-    connection of the request.
+    No other token's clients get at that. Clients of the default token have no bearer. It is on each request
+    that was let in with such a token, and gets from there onto the SDK's connection of the request.
     """
 
     def __init__(self, token: NamedToken) -> None:
@@ -44,16 +42,6 @@ class Bearer:
         """Stands for its requests without a session (2026-07-28)."""
         self.direct = DirectClient(None)
         """Stands for the same at transparent endpoints."""
-
-
-def put_bearer(scope: MutableMapping[str, Any], bearer: Bearer) -> None:
-    """Note the bearer of a request in its ASGI scope."""
-    scope[_BEARER_KEY] = bearer
-
-
-def bearer_in(scope: MutableMapping[str, Any]) -> Bearer | None:
-    """The bearer of a request by its ASGI scope."""
-    return cast("Bearer | None", scope.get(_BEARER_KEY))
 
 
 def bearer_of(connection: Connection) -> Bearer | None:

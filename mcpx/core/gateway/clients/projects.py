@@ -10,24 +10,36 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import anyio
+import msgspec
 import structlog
 from mcp import MCPError
-from mcp.server.context import ServerRequestContext
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.server.connection import Connection
+from mcp.shared.dispatcher import Outbound
 
-from mcpx.core.gateway.clients.identity import connection_of, request_outbound, transport_of
-from mcpx.core.protocol.context import ROOTS, ClientId
+from mcpx.core.calls.project_questions import ProjectQuestions
+from mcpx.core.catalog.model import JSON
+from mcpx.core.config.project_entries import ProjectServers
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.gateway.clients.handles import answers_in, asked_caller
+from mcpx.core.gateway.clients.identity import is_probe, transport_of
+from mcpx.core.protocol.context import ROOTS, Caller, ClientId
 from mcpx.core.system.endpoint import PROJECT_VARIABLES, Surroundings
 from mcpx.core.system.environment import loads_code
 
 log = structlog.get_logger()
+OPENINGS: Final = frozenset({"initialize", "ping", "logging/setLevel"})
+"""Methods that wait for nothing."""
+LOOK: Final = "inspect"
+"""The tool that a model looks around with."""
 ROOTS_TIMEOUT_S: Final = 5.0  # for a client to say its roots, before its request goes on without them
 MAX_ROOTS: Final = 64  # that are looked at
+MAX_ROOTS_ASKED: Final = 8  # times in a row, where they change while they are asked for
 MAX_PATH_CHARS: Final = 4096
 _OF_SYSTEM: Final = re.compile(
     r"/(?:usr|opt|bin|sbin|lib|etc|dev|proc|sys|run/current-system|snap|nix/store|var/lib/flatpak|Applications"
@@ -98,7 +110,71 @@ def _folder(path: str) -> str | None:
         return None
 
 
-async def know_project(ctx: ServerRequestContext[Any, Any], client: ClientId) -> None:
+# --- before a request of a client is served
+
+
+class Arrival(msgspec.Struct, frozen=True, eq=False):
+    """A request of a client that has arrived; `outbound` reaches the client along with it."""
+
+    client: ClientId
+    connection: Connection
+    outbound: Outbound
+    method: str
+    params: Mapping[str, Any]
+    modern: bool = False
+    is_local: bool = True
+
+    def caller(self) -> Caller:
+        """The client, as its person is asked."""
+        return asked_caller(
+            self.client,
+            self.connection,
+            self.outbound,
+            self.params if self.modern else None,
+            is_local=self.is_local,
+        )
+
+
+async def arrive(hub: Hub, arrival: Arrival) -> JSON | None:
+    """Learn the project of a client, and have a person agree to what its request wants, before it is served.
+
+    None where it may be; else the result by which a client of 2026-07-28 is asked.
+    """
+    client = arrival.client
+    if client.sessionless or arrival.method in OPENINGS or is_probe(arrival.connection):
+        return None
+    await know_project(client, arrival.connection, arrival.outbound, modern=arrival.modern)
+    hub.enter(client)
+    await hub.projects.known(client)
+    found = hub.projects.waiting(client.project)
+    if found is None or not _wants(arrival, found):
+        return None
+    answers = answers_in(arrival.params) if arrival.modern else None
+    return await hub.projects.questions.ask(client, arrival.caller(), answers)
+
+
+def may_be_asked(questions: ProjectQuestions, arrival: Arrival) -> bool:
+    """Return True if the person behind a client is to be asked about the files of its project now."""
+    return questions.is_due(arrival.client, arrival.caller) and not is_probe(arrival.connection)
+
+
+async def ask_person(questions: ProjectQuestions, arrival: Arrival) -> None:
+    """Ask the person behind a client about the files of its project, beside its requests."""
+    await questions.ask(arrival.client, arrival.caller())
+
+
+def _wants(arrival: Arrival, found: ProjectServers) -> bool:
+    """Return True if a request is one for which a person is asked first: a look, or a call to what waits."""
+    if arrival.method != "tools/call":
+        return False
+    name, arguments = arrival.params.get("name"), arrival.params.get("arguments")
+    if name == LOOK and (arrival.modern or transport_of(arrival.connection) == "http"):
+        return True
+    server = arguments.get("server_name") if isinstance(arguments, Mapping) else None
+    return isinstance(server, str) and server.rpartition("/")[2] in found.entries
+
+
+async def know_project(client: ClientId, connection: Connection, outbound: Outbound, *, modern: bool) -> None:
     """Have a client say its roots, where it can and has not; other requests of it wait meanwhile."""
     if client.roots_known:
         return
@@ -108,22 +184,20 @@ async def know_project(ctx: ServerRequestContext[Any, Any], client: ClientId) ->
         return
     client.roots = asked = anyio.Event()
     try:
-        root = await _first_root(ctx)
-        if not client.roots_known:  # else it has changed meanwhile, and is asked again
-            client.has_root(root)
+        declared = None if modern else connection.client_capabilities  # it is asked in results only
+        can_say = declared is not None and declared.roots is not None
+        for _ in range(MAX_ROOTS_ASKED):
+            before = client.roots_changes
+            root = await _first_root(outbound) if can_say else None
+            if client.roots_changes == before:
+                client.has_root(root)
+                return
     finally:
         client.roots = None
         asked.set()
 
 
-async def _first_root(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    session, connection = ctx.session, connection_of(ctx.session)
-    declared = session.client_capabilities
-    is_modern = connection.protocol_version in MODERN_PROTOCOL_VERSIONS  # it is asked in results only
-    if is_modern or declared is None or declared.roots is None:
-        return None
-    is_http = transport_of(connection) == "http"
-    outbound = request_outbound(session) if is_http else connection.outbound
+async def _first_root(outbound: Outbound) -> str | None:
     with anyio.move_on_after(ROOTS_TIMEOUT_S):
         try:
             return first_folder(await outbound.send_raw_request(ROOTS, {}))

@@ -7,6 +7,7 @@ Before 2026-07-28 that is a notification on each client's session; since then an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -24,9 +25,15 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.attached import AttachedClients
 from mcpx.core.gateway.clients.handles import ConnectionHandle
-from mcpx.core.gateway.clients.identity import client_of, connection_of, is_probe, session_client
+from mcpx.core.gateway.clients.identity import (
+    client_of,
+    connection_of,
+    is_probe,
+    request_outbound,
+    session_client,
+)
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
-from mcpx.core.gateway.clients.projects import know_project
+from mcpx.core.gateway.clients.projects import OPENINGS, know_project
 from mcpx.core.gateway.clients.subscribers import Subscribers
 from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
 from mcpx.core.policy.catalogue_rules import unused_rules
@@ -38,7 +45,6 @@ from supervisors import Incarnation, Signal
 log = structlog.get_logger()
 
 DEBOUNCE_S: Final = 0.2
-_OPENINGS: Final = frozenset({"initialize", "ping", "logging/setLevel"})
 DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification in this time goes without
 
 
@@ -55,11 +61,16 @@ class ClientSessions:
         self.outbox = NotificationOutbox(hub.clients)
         self.attached = AttachedClients(hub.upstreams)
         hub.clients.add_left_callback(self.attached.leave)
+        hub.clients.add_left_callback(self._leave)
         self._hub = hub
         self._lists: WeakValueDictionary[Endpoint, ToolList] = (
             WeakValueDictionary()
         )  # of the endpoints in use
         self._sessions: dict[Connection, ToolList] = {}
+        self._moves: dict[ClientId, Callable[[], None]] = {}
+        self._places = hub.projects.version
+        self._moved: dict[Connection, list[ServerEvent]] = {}  # those whose lists are others now
+        self._streams_moved: list[tuple[ToolList, list[ServerEvent]]] = []  # likewise, of 2026-07-28
         self._changed = Signal()
         self._changes: dict[str, Diff] = {}
         self._noticed: set[str] = set()
@@ -88,10 +99,10 @@ class ClientSessions:
                 self.attached.note(ctx.session, tools.hub)
             if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 self._remember(ctx.session, tools)
-            if ctx.method in _OPENINGS or is_probe(connection):
+            if ctx.method in OPENINGS or is_probe(connection):
                 return await call_next(ctx)
             client = session_client(connection)
-            if ctx.request_id is not None and not client.roots_known:
+            if tools.hub.endpoint.peer is not None and ctx.request_id is not None:
                 await self._learn_project(ctx, client)
             with asked_by(client):
                 return await call_next(ctx)
@@ -111,17 +122,51 @@ class ClientSessions:
             connection.exit_stack.callback(self._forget, connection, tools.hub)
 
     async def _learn_project(self, ctx: ServerRequestContext[Any, Any], client: ClientId) -> None:
-        """Learn in which project a client is, where any server wants to know."""
-        if any(upstream.wants_project for upstream in self._hub.upstreams.values()):
-            await know_project(ctx, client)
-            self._hub.fleet.enter(client)
+        """Learn in which project another MCPX is, where a server wants to know; see `arrive` for clients."""
+        if client.roots_known or not any(each.wants_project for each in self._hub.upstreams.values()):
+            return
+        connection, modern = connection_of(ctx.session), ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        await know_project(client, connection, request_outbound(ctx.session), modern=modern)
+        self._hub.fleet.enter(client)
 
     def _forget(self, connection: Connection, hub: HubView) -> None:
         self._sessions.pop(connection, None)
+        self._moved.pop(connection, None)
         hub.clients.leave(client_of(connection))
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    # --- clients whose endpoint follows their project
+
+    def place(self, client: ClientId, move: Callable[[], None]) -> None:
+        """Have `move` called when a client may belong to another endpoint, until it leaves."""
+        self._moves[client] = move
+
+    def moved(
+        self, connection: Connection, client: ClientId, before: ToolList, after: ToolList, *, modern: bool
+    ) -> None:
+        """Take in that a client is at another endpoint, and announce that it sees other lists."""
+        self.attached.move(client, after.hub.endpoint)
+        events: list[ServerEvent] = [ToolsListChanged()]
+        if after.hub.has_native or before.hub.has_native:
+            events += [ResourcesListChanged(), PromptsListChanged()]
+        if modern:
+            after.follow(client, before)
+            self._streams_moved.append((before, events))
+        elif connection in self._sessions:
+            self._sessions[connection] = after
+            self._moved[connection] = events
+            handle = self._hub.clients.handles.get(client)
+            if isinstance(handle, ConnectionHandle):
+                handle.move(after.hub)
+        self._changed.set()
+
+    def _leave(self, client: object) -> None:
+        if isinstance(client, ClientId):
+            self._moves.pop(client, None)
+            for tools in list(self._lists.values()):
+                tools.unfollow(client)
 
     async def run(self, incarnation: Incarnation) -> None:
         """Announce changes of the catalogues, until asked to leave."""
@@ -133,6 +178,10 @@ class ClientSessions:
             unobserve()
 
     def _note(self, server: str, changed: Diff) -> None:
+        if self._places != self._hub.projects.version:
+            self._places = self._hub.projects.version
+            for move in list(self._moves.values()):
+                move()
         if changed:
             self._changes[server] = self._changes.get(server, Diff()) | changed
             self._changed.set()
@@ -149,18 +198,17 @@ class ClientSessions:
             await anyio.sleep(DEBOUNCE_S)
             self._changed.clear()
             changes, self._changes = self._changes, {}
+            moved, self._moved = self._moved, {}
+            streams_moved, self._streams_moved = self._streams_moved, []
             self._log_unused_patterns()
             due_of = {tools: tools.due(changes, self._hub.upstreams) for tools in self._lists.values()}
-            for tools, events in due_of.items():
-                for event in events:
-                    try:
-                        await tools.bus.publish(event)
-                    except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
-                        contain(error, "list changed")
+            for tools, events in (*due_of.items(), *streams_moved):
+                await tools.publish(events)
             async with anyio.create_task_group() as notifying:
                 for connection, tools in list(self._sessions.items()):
-                    if connection.initialized.is_set() and due_of.get(tools):
-                        notifying.start_soon(self._notify, connection, due_of[tools])
+                    events = moved.get(connection) or due_of.get(tools) or []
+                    if connection.initialized.is_set() and events:
+                        notifying.start_soon(self._notify, connection, events)
 
     def _log_unused_patterns(self) -> None:
         config, upstreams = self._hub.config, self._hub.upstreams

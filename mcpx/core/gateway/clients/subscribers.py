@@ -45,6 +45,10 @@ class ResourceTarget(NamedTuple):
     is_shown: Callable[[str], bool] = lambda _own_uri: True
     """Says whether the client sees a resource of the server: one that it is not shown any more is silent."""
 
+    def shown_as(self, own_uri: str) -> str | None:
+        """Return the client's name for a resource of the server; None for one that it is not shown."""
+        return self.rename(own_uri) if self.is_shown(own_uri) else None
+
 
 class _Subscriber:
     """A client of the handshake era: its subscriptions, and the updates that it has not been sent."""

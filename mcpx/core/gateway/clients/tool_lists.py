@@ -1,12 +1,13 @@
 """Instructions and the list of tools for the clients of an endpoint, and what of them the clients know.
 
-A client with another limit of its descriptions gets another list. What was given is remembered until the
-change is announced: a client that has not listed since then gets a list that it does not know anyway.
+A client that is known to need another list gets another (`known_clients`). What was given is remembered until
+the change is announced: a client that has not listed since then gets a list that it does not know anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import structlog
 from mcp.server.subscriptions import InMemorySubscriptionBus
@@ -15,8 +16,15 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, S
 from mcpx.core.calls.exposure import Exposure, Shown
 from mcpx.core.catalog.diff import Diff, diff
 from mcpx.core.catalog.model import Catalogue, ToolInfo, is_read_only
+from mcpx.core.config import ArgumentsForm
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.known_clients import known_client
+from mcpx.core.gateway.clients.known_clients import (
+    KnownClient,
+    form_of_arguments,
+    known_client,
+    wants_query,
+)
+from mcpx.core.protocol.context import ClientId
 from mcpx.core.rendering.descriptions import (
     Descriptions,
     QueryTool,
@@ -26,10 +34,20 @@ from mcpx.core.rendering.descriptions import (
 )
 from mcpx.core.servers.fleet.observers import NO_SERVER
 from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.telemetry.contained import contain
 
 log = structlog.get_logger()
 Given = tuple[Descriptions | None, dict[str, ToolInfo]]
 """Descriptions of the three tools, where they are listed, and the native tools by their names."""
+
+
+class _Needs(NamedTuple):
+    """All that the list of a client depends on, by the client and the settings."""
+
+    limit: int | None
+    query: bool
+    arguments: ArgumentsForm
+    apps: bool
 
 
 class ToolList:
@@ -42,35 +60,43 @@ class ToolList:
         self.hub = hub
         self.exposure = Exposure(hub.endpoint.expose, lambda: hub.config, hub.upstreams)
         self.bus = InMemorySubscriptionBus()
-        self._given: list[tuple[int | None, Given]] = []  # by limit, since the last announcement
+        self._followed: dict[ClientId, set[InMemorySubscriptionBus]] = {}
+        self._given: list[tuple[KnownClient | None, bool, Given]] = []
+        """By client, and whether it shows apps, since the last announcement."""
         self._limits_logged: set[str] = set()
         self._shown = frozenset(hub.upstreams)  # the names of the servers, at the last announcement
 
-    def give(self, name: str | None) -> Given:
-        """Give a client of that name (None: unknown) its list, which it is now known to have."""
+    def give(self, name: str | None, *, with_apps: bool = False) -> Given:
+        """Give a client of that name (None: unknown) its list, which it is now known to have.
+
+        `with_apps` is for one that shows apps, and so keeps their own tools from its model.
+        """
         client = known_client(name)
-        limit = client.description_chars if client else None
-        given = self.look(name)
-        if (limit, given) not in self._given:
-            self._given.append((limit, given))
+        given = self._made(self._needs(client, apps=with_apps))
+        if (client, with_apps, given) not in self._given:
+            self._given.append((client, with_apps, given))
         shown = given[0]
         aside = shown is not None and (shown.server_name or shown.uri)
         if client and aside and client.prefix not in self._limits_logged:
             self._limits_logged.add(client.prefix)
-            log.info("client.description_limit", client=name, shows_chars=limit, lists="in parameters")
+            shows = client.description_chars
+            log.info("client.description_limit", client=name, shows_chars=shows, lists="in parameters")
         return given
 
     def look(self, name: str | None) -> Given:
         """The same, for somebody else who looks."""
-        client = known_client(name)
-        return self._made(client.description_chars if client else None)
+        return self._made(self._needs(known_client(name)))
 
-    def instructions(self) -> str:
-        """Explain how to use the tools, and the servers as they are now."""
+    def shows_query(self, name: str | None) -> bool:
+        """Return True if a client of that name has the query tool beside the three."""
+        return wants_query(self.hub.config.tiers, known_client(name))
+
+    def instructions(self, name: str | None) -> str:
+        """Explain how a client of that name uses the tools, and the servers as they are now."""
         servers = self.hub.registry.list_servers()
         if not self.exposure.shown.three:
             return native_instructions(servers)
-        return instructions(self.exposure.described(servers), query=self.exposure.shown.query)
+        return instructions(self.exposure.described(servers), query=self.shows_query(name))
 
     def due(
         self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, VisibleServer]
@@ -100,6 +126,23 @@ class ToolList:
             events.append(PromptsListChanged())
         return events
 
+    async def publish(self, events: Iterable[ServerEvent]) -> None:
+        """Publish events to the streams of the clients."""
+        for event in events:
+            for bus in {self.bus}.union(*self._followed.values()):
+                try:
+                    await bus.publish(event)
+                except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
+                    contain(error, "list changed")
+
+    def follow(self, client: ClientId, before: ToolList) -> None:
+        """Publish on the streams, too, that a client has opened at the endpoint where it was before."""
+        self._followed[client] = (before.unfollow(client) | {before.bus}) - {self.bus}
+
+    def unfollow(self, client: ClientId) -> set[InMemorySubscriptionBus]:
+        """End that; return the buses of its streams elsewhere."""
+        return self._followed.pop(client, set())
+
     def _is_native(self, upstream: VisibleServer) -> bool:
         """Return True if resources and prompts of a server are listed."""
         return upstream.config.native
@@ -110,20 +153,38 @@ class ToolList:
 
     def _differs(self) -> bool:
         """Return True if a client that lists the tools now gets another list than a client got before."""
-        return not self._given or any(given != self._made(limit) for limit, given in self._given)
+        made: dict[_Needs, Given] = {}
+        for client, apps, given in self._given:
+            needs = self._needs(client, apps=apps)
+            if needs not in made:
+                made[needs] = self._made(needs)
+            if made[needs] != given:
+                return True
+        return not self._given
 
-    def _made(self, limit: int | None) -> Given:
+    def _needs(self, client: KnownClient | None, *, apps: bool = False) -> _Needs:
+        config = self.hub.config
+        return _Needs(
+            None if client is None else client.description_chars,
+            wants_query(config.tiers, client),
+            form_of_arguments(config.exec_arguments, client),
+            apps,
+        )
+
+    def _made(self, needs: _Needs) -> Given:
         shown = self.exposure.shown
-        return (self._describe(limit, shown) if shown.three else None), shown.native
+        three = self._describe(needs, shown) if shown.three else None
+        return three, shown.natively(with_apps=needs.apps)
 
-    def _describe(self, limit: int | None, shown: Shown) -> Descriptions:
+    def _describe(self, needs: _Needs, shown: Shown) -> Descriptions:
         config = self.hub.config
         return describe(
             self.exposure.described(self.hub.registry.list_servers()),
             budget=config.catalog_token_budget,
             max_description_len=config.max_description_len,
-            limit=limit,
-            query=QueryTool(is_read_only, shown.query_open_world) if shown.query else None,
+            limit=needs.limit,
+            query=QueryTool(is_read_only, shown.query_open_world) if needs.query else None,
+            arguments=needs.arguments,
         )
 
 

@@ -180,7 +180,29 @@ ENTRIES: list[tuple[dict[str, object], str]] = [
         {"comand": "npx"},
         'fs.comand: neither "command" nor "url"; did you mean "command" where it says "comand"?',
     ),
-    ({"command": "a", "url": "http://b"}, 'fs: both "command" and "url": a server has one or the other'),
+    (
+        {"type": "stdio", "command": "a", "url": "http://b"},
+        'fs: type "stdio" with "url": over stdio a server has no address',
+    ),
+    (
+        {"command": "a", "args": ["${port}"], "url": "http://b:80"},
+        "fs: ${port} in args or env, but not in the URL: MCPX would look at another port",
+    ),
+    (
+        {"command": "a", "args": ["80"], "url": "http://b:${port}"},
+        "fs: ${port} in the URL, but not in args or env: the program would not know it",
+    ),
+    (
+        {"command": "a", "url": "http://b:80", "sessions": "per_project"},
+        (
+            "fs.url: each project has a process, and these cannot share one port; write ${port} in its place,"
+            " here and in args or env"
+        ),
+    ),
+    (
+        {"command": "a", "url": "http://b", "mcpx": True},
+        "fs.mcpx: another MCPX is reached by a command or a URL, not by both",
+    ),
     (
         {"url": "http://a", "serverUrl": "http://b"},
         'fs: both "url" and "serverUrl": a server has one address',

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcpx.core.config import Config, Http, Sse, Stdio, parse
+from mcpx.core.config.projects import in_project
 
 
 def read(document: dict[str, Any], **environ: str) -> Config:
@@ -272,3 +273,44 @@ def test_headers_that_go_unencrypted_to_another_machine_are_remarked_on(url, tol
     notices = parse(json.dumps({"mcpServers": {"a": entry}}), where="test").notices
     assert any("sent unencrypted" in notice for notice in notices) is told
     assert "secret," not in " ".join(notices)
+
+
+def test_a_command_with_a_url_is_a_server_over_http_whose_program_is_started() -> None:
+    server = one(
+        command="serve",
+        args=["--port", "${port}"],
+        env={"TOKEN": "${T}"},
+        url="http://127.0.0.1:${port}/mcp",
+        headers={"Origin": "http://127.0.0.1:${port}"},
+        limits={"nice": 5},
+        inherit=["A"],
+    ).servers["s"]
+    transport = server.transport
+    assert isinstance(transport, Http)
+    assert server.disabled == "environment variable T is not set (used in $.mcpServers.s.env.TOKEN)"
+    assert (transport.kind, transport.names_port, transport.auth) == ("http", True, None)
+    located = transport.on_port(4711)
+    assert located.url == "http://127.0.0.1:4711/mcp"
+    assert located.headers == {"Origin": "http://127.0.0.1:4711"}
+    assert located.program is not None
+    assert located.program.args == ("--port", "4711")
+    assert (located.program.limits.nice, located.program.inherit) == (5, ("A",))
+
+
+def test_a_port_is_a_variable_where_mcpx_starts_nothing_behind_the_url() -> None:
+    known = read({"mcpServers": {"s": {"url": "http://localhost:${port}/mcp"}}}, port="81").servers["s"]
+    assert known.transport == Http(url="http://localhost:81/mcp")
+    both = read({"mcpServers": {"s": {"command": "a", "url": "http://localhost:81/sse"}}}).servers["s"]
+    assert both.transport == Sse(url="http://localhost:81/sse", program=Stdio(command="a"))
+    assert both.disabled is None
+
+
+def test_a_program_behind_a_url_may_be_that_of_a_project() -> None:
+    server = one(
+        command="serve", args=["${port}"], cwd="${project}", url="http://localhost:${port}/${project}"
+    ).servers["s"]
+    assert (server.sessions, server.idle_stop) == ("per_project", 900.0)
+    transport = in_project(server.transport, "/a b", {"X": "1"})
+    assert isinstance(transport, Http)
+    assert transport.url == "http://localhost:${port}//a%20b"
+    assert transport.program == Stdio(command="serve", args=("${port}",), cwd="/a b", env={"X": "1"})

@@ -48,6 +48,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "toon_compression_min_size": 0,
         "toon_compression_max_size": 2097152,
         "catalog_token_budget": 4000,
+        "search_history": False,
         "include_structured_content": "auto",
         "startup_wait": 3.0,
         "shutdown_grace": 5.0,
@@ -63,7 +64,8 @@ def test_defaults_are_those_of_the_contract() -> None:
         "login_timeout": 300.0,
         "token_store": "file",
         "approve_timeout": 120.0,
-        "tiers": False,
+        "tiers": "auto",
+        "exec_arguments": "auto",
         "audit": "on",
         "audit_required": False,
         "cluster": None,
@@ -261,6 +263,7 @@ GOOD: list[dict[str, Any]] = [
     {"mcpServers": {"a": {"url": "https://x/mcp", "tls": {"ca": "${CA}"}}}},
     {"servers": {"a": {"type": "sse", "url": "${BASE}/sse"}}, "inputs": []},
     {"mcp": {"servers": {"a": {"serverUrl": "http://x"}}}},
+    {"mcpServers": {"a": {"command": "x", "url": "http://x"}}},
     {"mcp_servers": [{"name": "a", "command": "x", "disabled": True, "anything": [1]}]},
 ]
 
@@ -269,7 +272,7 @@ BAD: list[dict[str, Any]] = [
     {"mcpServers": 3},
     {"mcpServers": {"": {"command": "x"}}},
     {"mcpServers": {"a": {}}},
-    {"mcpServers": {"a": {"command": "x", "url": "http://x"}}},
+    {"mcpServers": {"a": {"command": "x", "url": "http://x", "serverUrl": "http://x"}}},
     {"mcpServers": {"a": {"command": ""}}},
     {"mcpServers": {"a": {"command": "x", "args": [1]}}},
     {"mcpServers": {"a": {"command": "x", "env": {"A": True}}}},
@@ -312,6 +315,6 @@ def test_the_package_is_quick_to_import_it_pulls_in_neither_anyio_nor_the_sdk() 
         "import sys, mcpx.core.config; print({'anyio', 'mcp', 'jsonschema', 'pydantic'} & set(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
     )
     assert done.stdout.strip() == "set()"

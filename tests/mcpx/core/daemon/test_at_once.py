@@ -75,7 +75,7 @@ async def test_what_the_daemon_lists_otherwise_is_announced_once_and_kept(house,
             await open_session(client, version)
             assert client.notifications == []
             os.close(lock)
-            with anyio.fail_after(20):
+            with anyio.fail_after(50):
                 while CHANGED not in [told["method"] for told in client.notifications]:
                     client._take(await client._line())
             await until(lambda: "brand_new" in json.dumps(kept(house)))
@@ -174,5 +174,5 @@ def piped(house, told: str) -> subprocess.CompletedProcess[str]:
         input=told,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
     )

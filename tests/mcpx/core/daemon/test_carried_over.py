@@ -145,7 +145,7 @@ async def test_changes_are_heard_of_in_the_new_session_too(house, ears):
         await client.request("tools/list", framed(MODERN))
         add = {"server_name": "s", "tool_name": "add", "arguments": {"name": "late"}}
         await client.request("tools/call", framed(MODERN, name="exec", arguments=add))
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while CHANGED not in [told["method"] for told in client.notifications]:
                 client._take(await client._line())
         kinds = [told["method"] for told in client.notifications]
@@ -166,7 +166,7 @@ async def test_servers_that_are_still_on_their_way_are_no_change(house, ears, ve
         await echo(client, version)
         add = {"server_name": "s", "tool_name": "add", "arguments": {"name": "late"}}
         await client.request("tools/call", framed(version, name="exec", arguments=add))
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while CHANGED not in methods(client)[before:]:
                 client._take(await client._line())
         listed = await client.request("tools/list", framed(version))
@@ -275,6 +275,6 @@ async def test_a_daemon_that_never_stays_is_given_up_with_its_cause(house, ears)
 
 async def until_served(client) -> None:
     """The configuration is mended: the next calls get through, once the shim has calmed down."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         while (await client.call("exec", **ECHO))["isError"]:  # noqa: ASYNC110 - there is no event
             await anyio.sleep(0.2)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from mcpx.core.system.environment import CHILD_MARK, environment_of_client
+from mcpx.core.system.environment import CHILD_MARK, LOGINS, environment_of_client
+from tests.docs import pages
 from tests.forking.client import run
 from tests.mcpx.core.daemon.daemons import House, until
 from tests.mcpx.scripted import entry
@@ -129,3 +133,76 @@ async def test_another_logins_display_counts_once_it_has_attached_and_a_used_ser
         pid = house.status()["servers"][0]["pid"]
         await call(again, "s")
         assert house.status()["servers"][0]["pid"] == pid
+
+
+def documented():
+    """The variables that the documentation says a server is given."""
+    text = (pages.ROOT / "docs" / "configuration.md").read_text()
+    table = text.partition("<!-- generated: environment -->")[2].partition("<!-- end -->")[0]
+    return set(re.findall(r"`(\w+)`", table))
+
+
+KEYS = (
+    *(
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "GITHUB_TOKEN",
+        "GH_HOST",
+    ),
+    *("NPM_TOKEN", "NPM_CONFIG__AUTH", "npm_config_//registry.npmjs.org/:_authToken", "UV_PUBLISH_PASSWORD"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_AUTH_CONFIG", "PGPASSWORD", "SSH_ASKPASS", "OPENAI_API_KEY"),
+    *("VAULT_ADDR", "KUBECONFIG", "CLAUDE_PROJECT_SECRET", "UV_INDEX_PRIVATE_USERNAME", "TWINE_PASSWORD"),
+)
+
+
+async def test_the_documented_variables_are_those_that_a_server_is_given_and_none_is_a_key(house, start):
+    known = documented()
+    assert len(known) > 100
+    start({"s": entry()})
+    values = {name: f"/value/of/{name}" for name in known if name not in {"PATH", "HOME"}}
+    async with house.attached(**values, **dict.fromkeys(KEYS, "a-secret-value")) as client:
+        await client.initialize()
+        await call(client, "s")
+        given = environ_of(house, "s")
+        assert set(given) == known | {CHILD_MARK}
+        assert "a-secret-value" not in given.values()
+        said = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+        assert not [name for name in given if any(word in name.upper() for word in said)]
+
+
+OF_LOGINS = tuple(name for login in LOGINS for name in login.names)
+
+
+async def own_environ(client, name, arguments):
+    """The environment of the process that answers a client's call."""
+    found = await client.request("tools/call", {"name": name, "arguments": arguments})
+    pid = found["content"][0]["text"].removeprefix("pid ")
+    data = await anyio.Path(f"/proc/{pid}/environ").read_bytes()
+    return dict(each.split("=", 1) for each in os.fsdecode(data).split("\0") if each)
+
+
+async def test_the_process_of_one_client_has_the_login_of_that_client(house, start):
+    counts = {"tools/call count": [{"say": "pid @{pid}"}]}
+    start({"own": {**entry(answers=counts), "sessions": "per_client"}})
+    logins = [
+        {"DISPLAY": ":1", "XAUTHORITY": "/one", "SSH_AUTH_SOCK": "/agent-1", "TZ": "Asia/Tokyo"},
+        {"DISPLAY": ":2", "SSH_AUTH_SOCK": "/agent-2", "HTTPS_PROXY": "http://two"},
+        {"SSH_AUTH_SOCK": "/agent-3"},  # by ssh: it has no display
+    ]
+    absent = dict.fromkeys(OF_LOGINS, "")
+    async with AsyncExitStack() as stack:
+        shims = [house.attached(**{**absent, **login}) for login in logins]
+        shims.append(house.attached("--server", "own", **{**absent, **logins[0]}))
+        clients = [await stack.enter_async_context(shim) for shim in shims]
+        for client in clients:
+            await client.initialize()
+        call_of_own = {"server_name": "own", "tool_name": "count", "arguments": {}}
+        calls = [*[("exec", call_of_own)] * len(logins), ("count", {})]
+        for client, called, login in zip(clients, calls, [*logins, logins[0]], strict=True):
+            given = await own_environ(client, *called)
+            assert {name: given[name] for name in OF_LOGINS if given.get(name)} == {
+                name: value for name, value in login.items() if name in OF_LOGINS
+            }
+            assert given.get("TZ", login.get("TZ")) == login.get("TZ", given.get("TZ"))

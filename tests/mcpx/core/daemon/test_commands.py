@@ -240,7 +240,7 @@ async def test_logs_can_be_followed(house):
     async with serving(house.folder, "daemon", "logs", "-f", "--config", house.config) as tail:
         async with house.attached() as client:
             await client.initialize()
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             while b"client.left" not in await tail._line():
                 pass
 

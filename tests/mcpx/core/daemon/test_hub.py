@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 async def test_it_is_settled_when_every_server_is_ready_or_has_failed_once():
     servers = {"s": entry(), "none": {"command": "there-is-no-such-command"}, "exits": entry(exit=1)}
     async with open_watched(config_of(servers), settled=False) as watch:
-        assert await watch.hub.settled(15)
+        assert await watch.hub.settled(50)
         assert watch.state() is State.READY
         assert watch.state("none") is State.PARKED
 

@@ -25,7 +25,7 @@ def names_in(found) -> set[str]:
 
 async def test_a_new_attribute_of_a_server_cannot_leak_through_a_profile(monkeypatch):
     async with open_watched(config_of({"s": entry()}, **PROFILES)) as watch:
-        await watch.hub.settled(10)
+        await watch.hub.settled(50)
         monkeypatch.setattr(
             Server, "all_tools", property(lambda self: list(self.catalogue.tools)), raising=False
         )
@@ -49,7 +49,7 @@ async def test_a_new_question_to_a_policy_is_not_answered_for_the_unnarrowed_ser
         return self._first_rule_of_all
 
     async with open_watched(config_of({"s": entry()}, **PROFILES)) as watch:
-        await watch.hub.settled(10)
+        await watch.hub.settled(50)
         watch.hub.upstreams["s"].policy._first_rule_of_all = "count"
         monkeypatch.setattr(ServerPolicy, "first_rule", first_rule, raising=False)
         shown = HubView(watch.hub, Endpoint(profile="p")).upstreams["s"]

@@ -36,10 +36,10 @@ from tests.mcpx.core.daemon.server_states import (
     states_of,
 )
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
-from tests.mcpx.oauth.signing_in import free_port
 from tests.mcpx.scripted import entry
 from tests.mcpx.scripted_server import TOOLS
 from tests.mcpx.serving import LEGACY, Served, run_cli, serving
+from tests.ports import free_port
 
 DAYS = int(os.environ.get("MCPX_TEST_DAYS", "2"))
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240 + 60 * DAYS)]
@@ -277,7 +277,7 @@ async def examined(house: Any, *options: str) -> dict[str, Any]:
 
     found = await anyio.to_thread.run_sync(run)
     clients = {each["subject"]: each for each in found["findings"] if each["section"] == "clients"}
-    assert {name: each["details"]["tools"] for name, each in clients.items()} == dict.fromkeys(CLIENTS, 3)
+    assert {name: each["details"]["tools"] for name, each in clients.items()} == dict.fromkeys(CLIENTS, 4)
     return found
 
 

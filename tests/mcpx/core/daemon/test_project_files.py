@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
+import anyio
 import pytest
 
-from mcpx.core.daemon.project_files import read_project
+from mcpx.core.config.project_entries import read_project
+from mcpx.core.policy.agreements import shown
 from tests.mcpx.core.daemon.daemons import until
-from tests.mcpx.core.daemon.test_projects import call, client, inspected, server, where
-from tests.mcpx.serving import alive_in_group
+from tests.mcpx.core.daemon.test_projects import call, client, inspected, server, told, where
+from tests.mcpx.serving import PATIENCE_S, alive_in_group
 
 pytestmark = pytest.mark.anyio
+CHANGED = "notifications/tools/list_changed"
 FILES = {
     ".mcp.json": "mcpServers",
     ".vscode/mcp.json": "servers",
@@ -75,10 +79,10 @@ async def test_nothing_runs_before_it_was_agreed_to_and_then_for_its_clients_alo
 
 async def waiting(of):
     """What `inspect` says, once it knows that something waits."""
-    for _ in range(200):
-        if "agreement" in (text := await noted(of)):
-            return text
-    raise AssertionError(text)
+    with anyio.fail_after(PATIENCE_S):
+        while "agreement" not in (text := await noted(of)):
+            pass
+    return text
 
 
 async def noted(of):
@@ -91,12 +95,12 @@ async def test_a_change_ends_it_at_once_and_asks_again(house, folders):
     path = named(shop)
     approve(house, shop, "--yes")
     async with client(house, shop) as one:
-        await until_there(one, house, shop)
+        await until_there(one, shop)
         pid = (await where(one, "shop/db"))["pid"]
         # the same words in another order are no change
         document = json.loads(path.read_text())
         path.write_text(json.dumps(document, indent=1))
-        await until_there(one, house, shop)
+        await until_there(one, shop)
         assert (await where(one, "shop/db"))["pid"] == pid
         document["mcpServers"]["db"]["args"].append("more")
         path.write_text(json.dumps(document))
@@ -109,11 +113,39 @@ async def test_a_change_ends_it_at_once_and_asks_again(house, folders):
     assert approve(house, shop).stdout.endswith("no file of it names a server\n")
 
 
-async def until_there(one, house, folder):
-    for _ in range(400):
-        if not (await call(one, f"{folder.name}/db")).get("isError"):
-            return
-    raise AssertionError(house.status())
+async def until_there(one, folder):
+    with anyio.fail_after(PATIENCE_S):
+        while (await call(one, f"{folder.name}/db")).get("isError"):
+            pass
+
+
+async def test_servers_follow_the_roots_of_a_client_that_says_its_project_by_them_alone(house, folders):
+    a, shop = folders
+    named(shop)
+    approve(house, shop, "--yes")
+    async with client(house, Path("/"), roots=[shop.as_uri()]) as one, client(house, a) as other:
+        assert "shop/db" in await inspected(one)
+        assert (await where(one, "shop/db"))["cwd"] == str(shop)
+        await one.moved(a.as_uri())
+        await told(one, CHANGED)
+        assert "shop/db" not in await inspected(one)
+        assert await refused(one, "shop/db") == "unknown_server"
+        assert (await where(one, "plain"))["pid"] == (await where(other, "plain"))["pid"]
+        one.noticed.clear()
+        await one.moved(shop.as_uri(), a.as_uri())
+        await told(one, CHANGED)
+        assert (await where(one, "shop/db"))["cwd"] == str(shop)
+
+
+async def test_a_client_that_was_there_before_the_file_sees_its_servers(house, folders):
+    _, shop = folders
+    async with client(house, shop) as one:
+        await inspected(one)
+        named(shop)
+        await waiting(one)
+        approve(house, shop, "--yes")
+        await told(one, CHANGED)
+        await where(one, "shop/db")
 
 
 async def test_what_was_agreed_to_is_remembered(house, folders):
@@ -122,7 +154,7 @@ async def test_what_was_agreed_to_is_remembered(house, folders):
     approve(house, shop, "--yes")
     house.run("daemon", "restart")
     async with client(house, shop) as one:
-        await until_there(one, house, shop)
+        await until_there(one, shop)
 
 
 async def test_what_was_shown_is_what_is_agreed_to(house, folders):
@@ -182,17 +214,17 @@ def test_only_how_a_server_is_started_counts(tmp_path):
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
     found = read_project(str(tmp_path))
     assert list(found.entries) == ["one"]
-    assert found.entries["one"][1] == {"command": "a", "args": ["b c"], "env": {"K": "${K}"}}
+    assert found.entries["one"].given == {"command": "a", "args": ["b c"], "env": {"K": "${K}"}}
     assert [each.split(": ")[1] for each in found.problems] == ["secret", "key", "odd"]
-    (shown,) = found.shown()
-    assert (shown["starts"], shown["with"]) == ('a "b c"', ['env: {"K":"${K}"}'])
+    (one,) = shown(found)
+    assert (one["starts"], one["with"]) == ('a "b c"', ["variable: K=${K}"])
     digest = found.digest
     entries["one"]["args"] = ["b", "c"]
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
     assert read_project(str(tmp_path)).digest != digest
     entries["one"]["command"] = "\x1b[2J\r\nrm"
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
-    assert "\x1b" not in json.dumps(read_project(str(tmp_path)).shown(), ensure_ascii=False)
+    assert "\x1b" not in json.dumps(shown(read_project(str(tmp_path))), ensure_ascii=False)
 
 
 def test_what_claude_code_has_for_a_project_counts(tmp_path, monkeypatch):
@@ -202,3 +234,11 @@ def test_what_claude_code_has_for_a_project_counts(tmp_path, monkeypatch):
     projects = {str(shop): {"mcpServers": {"git": {"command": "uvx"}}}, "/other": {"mcpServers": {"x": {}}}}
     (tmp_path / ".claude.json").write_text(json.dumps({"projects": projects, "mcpServers": {"user": {}}}))
     assert list(read_project(str(shop)).entries) == ["git"]
+
+
+def test_of_a_program_behind_a_url_both_are_shown(tmp_path):
+    entry = {"command": "docs", "args": ["--port", "${port}"], "url": "http://127.0.0.1:${port}/mcp"}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": entry}}))
+    (one,) = shown(read_project(str(tmp_path)))
+    assert one["starts"] == "docs --port ${port}"
+    assert one["with"][0] == "reached at: http://127.0.0.1:${port}/mcp"

@@ -35,6 +35,7 @@ class Rooted:
 
     def __init__(self, served, roots):
         self.served, self.roots, self.asked = served, roots, 0
+        self.questions, self.words, self.noticed = [], [], []
 
     async def request(self, method, params):
         """The result; meanwhile what the server asks is answered."""
@@ -50,10 +51,17 @@ class Rooted:
         return answer["result"]
 
     async def heard(self, message):
-        if message["method"] != "roots/list":
+        if message["method"] == "elicitation/create":
+            self.questions.append(message["params"])
+            if not self.words:  # its person thinks about it
+                return
+            result = self.words.pop(0)
+        elif message["method"] == "roots/list":
+            self.asked += 1
+            result = {"roots": [{"uri": uri, "name": "r"} for uri in self.roots]}
+        else:
+            self.noticed.append(message["method"])
             return
-        self.asked += 1
-        result = {"roots": [{"uri": uri, "name": "r"} for uri in self.roots]}
         line = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         await self.served.send_bytes(json.dumps(line).encode() + b"\n")
 
@@ -63,15 +71,26 @@ class Rooted:
 
 
 @asynccontextmanager
-async def client(house, cwd, *options, roots=None, **variables):
+async def client(house, cwd, *options, roots=None, words=None, **variables):
+    """A client in that folder; with `words` its person is asked, and says them, one after the other."""
     async with house.attached(*options, cwd=cwd, **variables) as served:
         rooted = Rooted(served, roots or ())
         about = {"name": "test", "version": "1"}
         can = {} if roots is None else {"roots": {"listChanged": True}}
+        if words is not None:
+            can["elicitation"] = {}
+            rooted.words = words
         opening = {"protocolVersion": LEGACY, "capabilities": can, "clientInfo": about}
         await rooted.request("initialize", opening)
         await served.send("notifications/initialized")
         yield rooted
+
+
+async def told(of, method):
+    """Wait until a client has had that notification; it asks meanwhile, as clients do."""
+    with anyio.fail_after(PATIENCE_S):
+        while method not in of.noticed:
+            await inspected(of)
 
 
 async def call(of, name="s"):

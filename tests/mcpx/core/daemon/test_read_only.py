@@ -15,8 +15,9 @@ import anyio
 import httpx2
 import pytest
 
-from tests.mcpx.cluster.replicas.site import ACCEPT, MODERN_ENVELOPE, counting, free_port, last_message
+from tests.mcpx.cluster.replicas.site import ACCEPT, MODERN_ENVELOPE, counting, last_message
 from tests.mcpx.serving import MODERN, PATIENCE_S
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 NOBODY = 65534

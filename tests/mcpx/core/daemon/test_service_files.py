@@ -97,7 +97,7 @@ def verified(folder, unit):
         env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=False,
     )
     return done.returncode, done.stderr

@@ -82,7 +82,7 @@ class Side:
 
     async def reported(self, count: int) -> None:
         """That many reports have come. Every line is a message of this client's, or the test fails."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             while len(self.reports()) < count:
                 self.served._take(await self.served._line())
 
