@@ -8,21 +8,24 @@ taken whole before its first byte goes on, so that one that is lost on the way b
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import ssl
 from typing import Any, Final
 
-import httpx2
+import anyio
+import anyio.to_thread
 import msgspec
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
-from starlette.types import Scope, Send
 
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind
-from mcpx.core.gateway.frontends.http.exchange import PEERS
+from mcpx.core.config.certificates import ssl_context
+from mcpx.core.gateway.frontends.http.exchange import JSON, PEERS, Pairs
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.gateway.peer.results import encoded_error
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.result_address import SERVER
-from mcpx.core.system import keepalive
+from mcpx.core.servers.transport.exchange import Dropped, HttpFailure
+from mcpx.core.servers.transport.http_connection import Head, HttpConnection
+from mcpx.core.servers.transport.http_pool import Url, open_socket, read_url, start
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError, Code, MCPXError, Outcome
 
@@ -35,7 +38,6 @@ _SHOWN: Final = {
     Kind.KEPT: "this result",
 }
 CONNECT_TIMEOUT_S: Final = 3.0
-WRITE_TIMEOUT_S: Final = 60.0
 _NOT_PASSED_ON: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade"
     b" host content-length accept-encoding expect".split()
@@ -44,7 +46,6 @@ _NOT_PASSED_BACK: Final = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"date", b"server", b"vary"}
 )
 _CORS: Final = b"access-control-"  # each replica adds its own
-Headers = list[tuple[bytes, bytes]]
 
 
 def holder_gone(request: Incoming) -> CallError:
@@ -82,15 +83,15 @@ def altered(error: AlteredError) -> CallError:
     return CallError(Code.INVALID_ARGUMENTS, text, server=SERVER)
 
 
-def error_of(scope: Scope, request: Incoming | None, failure: CallError) -> bytes:
+def error_of(path: str, request: Incoming | None, failure: CallError) -> bytes:
     """Answer a failure: as a call of a tool does, where that is what failed at an ordinary endpoint.
 
     At a peer endpoint it is as all failures there, so that another MCPX reads its outcome.
     """
     head = {"jsonrpc": "2.0", "id": None if request is None else request.id}
-    if scope["path"].startswith(PEERS):
+    if path.startswith(PEERS):
         return envelope.encode(head | {"error": msgspec.Raw(encoded_error(failure))})
-    is_own = not scope["path"].startswith("/mcp/servers/")
+    is_own = not path.startswith("/mcp/servers/")
     if request is not None and request.method == "tools/call" and is_own:
         result = {"resultType": "complete"} | tools.failure(failure, structured=True)
         return envelope.encode(head | {"result": result})
@@ -99,15 +100,12 @@ def error_of(scope: Scope, request: Incoming | None, failure: CallError) -> byte
     return envelope.encode(head | {"error": {"code": code, "message": str(failure), "data": data}})
 
 
-async def answer_failure(scope: Scope, body: bytes, send: Send, failure: CallError) -> None:
+def answer_failure(exchange: HttpExchange, failure: CallError) -> None:
     """Answer a request with a failure."""
-    request = _as_sent(body)
-    answer = error_of(scope, request, failure)
-    is_for_client = b'"result"' not in answer[:64] and not scope["path"].startswith(PEERS)
+    answer = error_of(exchange.path, _as_sent(exchange.body), failure)
+    is_for_client = b'"result"' not in answer[:64] and not exchange.path.startswith(PEERS)
     status = 400 if is_for_client and failure.code is Code.INVALID_ARGUMENTS else 200
-    headers = with_length([(b"content-type", b"application/json")], len(answer))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer})
+    exchange.respond(status, JSON, [answer])
 
 
 def _as_sent(body: bytes) -> Incoming | None:
@@ -121,14 +119,6 @@ def _as_sent(body: bytes) -> Incoming | None:
     return Incoming(message.get("id"), message["method"], b"")
 
 
-def with_length(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
-    """Headers with the length of a body; those of a stream stay as they are."""
-    kept = [(name, value) for name, value in headers if name.lower() != b"content-length"]
-    if any(name.lower() == b"transfer-encoding" for name, _ in kept):
-        return kept
-    return [*kept, (b"content-length", b"%d" % length)]
-
-
 class HolderGoneError(MCPXError):
     """No connection could be opened: the holder has read nothing."""
 
@@ -137,79 +127,119 @@ class AnswerLostError(MCPXError):
     """The connection was lost after the request had been sent, or while it was."""
 
 
-class Answer:
-    """The answer of a holder, as it comes."""
+class Passing:
+    """One request that is passed on, and the answer on its way back (a `Reply`).
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self._response = response
-        self.status = response.status_code
-        self.headers: Headers = [
-            (name, value)
-            for name, value in ((name.lower(), value) for name, value in response.headers.raw)
-            if name not in _NOT_PASSED_BACK and not name.startswith(_CORS)
-        ]
-        self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    `is_begun` is set when the client has the beginning of it, which is so for a stream alone.
+    """
 
-    async def whole(self) -> bytes:
-        """All of it.
+    def __init__(self, exchange: HttpExchange) -> None:
+        self.is_begun = False
+        self._exchange = exchange
+        self._head = Head()
+        self._rest = bytearray()  # half an event, or what there is of an answer that is no stream
+        self._connection: HttpConnection | None = None
+        self._changed = anyio.Event()
+        self._lost: Dropped | None = None
 
-        Raises:
-            AnswerLostError: It ended too early.
-        """
-        return b"".join([chunk async for chunk in self.chunks()])
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Its parts.
-
-        Raises:
-            AnswerLostError: It ended too early.
-        """
-        try:
-            async for chunk in self._response.aiter_raw():
-                yield chunk
-        except httpx2.HTTPError as error:
-            raise AnswerLostError(str(error) or type(error).__name__) from error
-
-
-class Forwarder:
-    """The connections to the other replicas."""
-
-    def __init__(self) -> None:
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
-        transport = httpx2.AsyncHTTPTransport(
-            limits=limits, retries=0, trust_env=False, socket_options=keepalive.options()
-        )
-        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S)
-        self._client = httpx2.AsyncClient(
-            transport=transport, timeout=timeout, follow_redirects=False, trust_env=False
-        )
-
-    @asynccontextmanager
-    async def send(self, origin: str, target: bytes, headers: Headers, body: bytes) -> AsyncIterator[Answer]:
-        """Send a request, once; its answer, while the context lasts.
-
-        `target` is the client's own text: it goes out as it is and is never part of a URL, in which it could
-        name another host.
+    async def run(self, origin: str, headers: Pairs) -> None:
+        """Send the request with these headers to the replica at `origin`, once, and pass its answer back.
 
         Raises:
             HolderGoneError: The holder has read nothing.
             AnswerLostError: It may have.
         """
-        passed = [(name, value) for name, value in headers if name.lower() not in _NOT_PASSED_ON]
-        passed.append((b"accept-encoding", b"identity"))
-        request = httpx2.Request("POST", origin, headers=passed, content=body)
-        request.extensions = {"timeout": self._client.timeout.as_dict(), "target": target}
+        exchange = self._exchange
+        self._connection = connection = await _connected(origin)
+        exchange.on_gone(self._left)
+        if exchange.is_over:  # while the connection was made
+            connection.close()
+            return
+        connection.send(_encoded(read_url(origin), exchange, headers), self)
         try:
-            response = await self._client.send(request, stream=True)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise HolderGoneError(str(error) or type(error).__name__) from error
-        except httpx2.HTTPError as error:
-            raise AnswerLostError(str(error) or type(error).__name__) from error
-        try:
-            yield Answer(response)
+            while not exchange.is_over and self._lost is None:
+                await self._changed.wait()
+                self._changed = anyio.Event()
+                await exchange.wait_taken()  # else the holder would not see that the client does not read
+                connection.release()
         finally:
-            await response.aclose()
+            connection.close()
+        if self._lost is not None:
+            raise AnswerLostError(str(self._lost))
 
-    async def close(self) -> None:
-        """Close them."""
-        await self._client.aclose()
+    def _left(self) -> None:
+        self._changed.set()
+
+    # --- the answer, as it comes
+
+    def begun(self, head: Head, _connection: HttpConnection) -> None:
+        self._head = head
+        if head.headers.get("content-type", "").startswith("text/event-stream"):
+            self._exchange.begin(head.status_code, self._headers())
+            self.is_begun = True
+
+    def came(self, piece: bytes) -> None:
+        self._rest += piece
+        if self.is_begun and (end := _end_of_events(self._rest, len(self._rest) - len(piece))):
+            self._exchange.put(bytes(self._rest[:end]))
+            del self._rest[:end]
+            if self._connection is not None:
+                self._connection.hold()
+            self._changed.set()
+
+    def ended(self, piece: bytes) -> None:
+        self.came(piece)
+        if self.is_begun:
+            self._exchange.finish()
+        else:
+            self._exchange.respond(self._head.status_code, self._headers(), [bytes(self._rest)])
+        self._changed.set()
+
+    def dropped(self, error: Dropped) -> None:
+        self._lost = error
+        self._changed.set()
+
+    def _headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        given = [(name.encode(), value.encode("latin-1")) for name, value in self._head.headers.items()]
+        return tuple(
+            (name, value)
+            for name, value in given
+            if name not in _NOT_PASSED_BACK and not name.startswith(_CORS)
+        )
+
+
+def _encoded(url: Url, exchange: HttpExchange, headers: Pairs) -> bytes:
+    """A request as it is sent: its target is the client's own text, and never part of a URL."""
+    head = exchange.head
+    target = head.target + b"?" + head.query if head.query else head.target
+    passed = [(name, value) for name, value in headers if name not in _NOT_PASSED_ON]
+    own = (b"host", url.authority.encode()), (b"accept-encoding", b"identity")
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in (*own, *passed)])
+    length = len(exchange.body)
+    return b"POST %b HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n%b" % (target, lines, length, exchange.body)
+
+
+async def _connected(origin: str) -> HttpConnection:
+    """A connection to a replica that nobody has used before.
+
+    Raises:
+        HolderGoneError: It cannot be had.
+    """
+    made = HttpConnection(lambda connection: connection.close(), lambda _connection: None)
+    context: ssl.SSLContext | None = None
+    try:
+        url = read_url(origin)
+        if url.scheme == "https":
+            context = await anyio.to_thread.run_sync(ssl_context)
+        with anyio.fail_after(CONNECT_TIMEOUT_S):
+            await start(made, await open_socket(*url.origin[1:]), url, context)
+    except (OSError, HttpFailure) as error:
+        raise HolderGoneError(str(error) or type(error).__name__) from error
+    return made
+
+
+def _end_of_events(data: bytearray, seen: int) -> int:
+    """Return the end of the last whole event: half of one would spoil what follows if the rest is lost."""
+    start = max(0, seen - 3)
+    ends = ((mark, data.rfind(mark, start)) for mark in (b"\r\n\r\n", b"\n\n"))
+    return max((at + len(mark) for mark, at in ends if at >= 0), default=0)

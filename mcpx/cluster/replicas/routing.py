@@ -1,4 +1,4 @@
-"""The way of a request of 2026-07-28 to the replica that holds what it brings; an ASGI application.
+"""The way of a request of 2026-07-28 to the replica that holds what it brings.
 
 Stands between who may come in and the endpoints: tokens, `Host` and `Origin` were checked before anything is
 passed on, and are again by the holder, which gets the client's own headers. What goes out is sealed, what
@@ -12,254 +12,132 @@ holder has ends with an error: `unknown` for a call that had been sent to its se
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
 
 import anyio
-import anyio.to_thread
+import anyio.abc
 import structlog
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.cluster.replicas.forwarding import (
-    Answer,
     AnswerLostError,
-    Forwarder,
     HolderGoneError,
+    Passing,
     altered,
     answer_failure,
     answer_lost,
     error_of,
     holder_gone,
     looping,
-    with_length,
 )
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind, Seals, read, seal
-from mcpx.core.config.urls import is_loopback
-from mcpx.core.gateway.frontends.http.asgi import TAKEN, cancel_when_gone
+from mcpx.core.daemon.ports import Serve
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
+from mcpx.core.gateway.http_headers import VERSION
+from mcpx.core.wire.incoming import contained
 from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()
-MARK: Final = "mcpx-passed-on"
-_LOCAL: Final = "1"
-_AFAR: Final = "0"
+MARK: Final = b"mcpx-passed-on"
+_LOCAL: Final = b"1"
+_AFAR: Final = b"0"
 _GOES_ON_HERE: Final = frozenset({Kind.APPROVAL, Kind.STATE, Kind.STATELESS})
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
-class ReplicaRouting:
-    """Serves what belongs to `replica`, with `app`, and passes on what does not."""
+class Replica:
+    """One replica among several: the port `Forwarder`, for the HTTP frontend."""
 
-    def __init__(self, app: ASGIApp, replica: Replica) -> None:
-        self._app = app
-        self._replica = replica
-        self._seals = replica.seals
+    def __init__(self, url: str, secret: str) -> None:
+        self.seals = Seals(url, secret)
+        self.seal_kept = self.seals.seal_kept
+        self._tasks: anyio.abc.TaskGroup | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
-        headers = Headers(scope=scope)
-        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
-        if scope["method"] != "POST" or version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self._app(scope, receive, send)
+    def around(self, serve: Serve) -> Serve:
+        """Return what serves the requests of this replica by `serve`, and passes others on."""
+        return partial(self._serve, serve)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Pass requests on; at the end, those that are under way are left."""
+        async with anyio.create_task_group() as self._tasks:
+            yield
+            self._tasks.cancel_scope.cancel()
+
+    def _serve(self, serve: Serve, exchange: HttpExchange) -> None:
+        """Serve one HTTP request, or have it passed on."""
+        version = exchange.headers.get(VERSION)
+        if exchange.method != "POST" or version is None or version in _HANDSHAKE:
+            serve(exchange)
             return
-        begun, body = await self._body(receive)
-        if body is None:
-            await self._app(scope, _replayed(begun, receive), send)  # which is disconnected
-            return
-        is_marked = self._has_mark(headers, body)
-        if is_marked and headers[MARK].startswith(_AFAR):
-            scope = {**scope, "client": None}  # not of this machine, whatever the connection is from
+        is_marked = self._has_mark(exchange)
+        exchange.is_from_afar = is_marked and exchange.headers[MARK].startswith(_AFAR)
         try:
-            request = read(body, self._seals)
+            request = read(exchange.body, self.seals)
         except AlteredError as error:
-            await answer_failure(scope, body, send, altered(error))
+            answer_failure(exchange, altered(error))
             return
         if request is None or request.holder is None:
-            await self._serve(scope, body if request is None else request.body, request, receive, send)
+            self._serve_here(serve, exchange, request)
         elif is_marked:
-            await answer_failure(scope, body, send, looping(request))
-        else:
-            await self._pass_on(scope, body, request, receive, send)
+            answer_failure(exchange, looping(request))
+        elif self._tasks is not None:
+            self._tasks.start_soon(contained, self._pass_on, serve, exchange, request)
 
-    async def _body(self, receive: Receive) -> tuple[list[Message], bytes | None]:
-        """The body, and the messages that it came in; None where not all of it comes."""
-        begun: list[Message] = []
-        while True:
-            message = await receive()
-            begun.append(message)
-            if message["type"] != "http.request":
-                return begun, None
-            if not message.get("more_body"):
-                return begun, b"".join(each["body"] for each in begun)
-
-    # --- here
-
-    async def _serve(
-        self, scope: Scope, body: bytes, request: Incoming | None, receive: Receive, send: Send
-    ) -> None:
+    def _serve_here(self, serve: Serve, exchange: HttpExchange, request: Incoming | None) -> None:
         """Serve a request here; what its response gives out is sealed."""
-        method = "" if request is None else request.method
-        waiting: list[Message] = []
-
-        async def sealing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                waiting.append(message)  # with a length that may change
-                return
-            given = message.get("body", b"")
-            sealed = seal(given, method, self._seals)
-            if sealed is not given:
-                message = {**message, "body": sealed}
-            while waiting:
-                head = waiting.pop()
-                if sealed is not given:
-                    head = {**head, "headers": with_length(head["headers"], len(sealed))}
-                await send(head)
-            await send(message)
-
-        scope = {**scope, "headers": with_length(scope["headers"], len(body))}
-        whole: Message = {"type": "http.request", "body": body, "more_body": False}
-        await self._app(scope, _replayed([whole], receive), sealing)
+        method = ""
+        if request is not None:
+            exchange.body, method = request.body, request.method
+        exchange.rewrite = lambda part: seal(part, method, self.seals)
+        serve(exchange)
 
     # --- elsewhere
 
-    async def _pass_on(
-        self, scope: Scope, body: bytes, request: Incoming, receive: Receive, send: Send
-    ) -> None:
+    async def _pass_on(self, serve: Serve, exchange: HttpExchange, request: Incoming) -> None:
         failure: CallError | None = None
-        responding = _Responding(send, scope[TAKEN])
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
-            try:
-                await self._exchange(scope, body, request, responding)
-            except HolderGoneError as gone:
-                log.warning("replica.gone", holder=request.holder, why=str(gone))
-                failure = holder_gone(request)
-            except AnswerLostError as lost:
-                log.warning("replica.answer_lost", holder=request.holder, why=str(lost))
-                failure = answer_lost(request)
-            tasks.cancel_scope.cancel()
-        if failure is None:
+        passing = Passing(exchange)
+        try:
+            await self._exchange(exchange, request, passing)
+        except HolderGoneError as gone:
+            log.warning("replica.gone", holder=request.holder, why=str(gone))
+            failure = holder_gone(request)
+        except AnswerLostError as lost:
+            log.warning("replica.answer_lost", holder=request.holder, why=str(lost))
+            failure = answer_lost(request)
+        if failure is None or exchange.is_over:
             return
         if failure.code is Code.SERVER_UNAVAILABLE and request.kind in _GOES_ON_HERE:
-            await self._serve(scope, request.body, request, receive, send)
-        elif responding.is_begun:
-            event = b"event: message\r\ndata: " + error_of(scope, request, failure) + b"\r\n\r\n"
-            await send({"type": "http.response.body", "body": event, "more_body": False})
+            self._serve_here(serve, exchange, request)
+        elif passing.is_begun:
+            exchange.end([error_of(exchange.path, request, failure)])
         else:
-            await answer_failure(scope, body, send, failure)
+            answer_failure(exchange, failure)
 
-    async def _exchange(self, scope: Scope, body: bytes, request: Incoming, responding: _Responding) -> None:
-        """Send the request to its holder, and the answer to the client.
+    async def _exchange(self, exchange: HttpExchange, request: Incoming, passing: Passing) -> None:
+        """Send a request to its holder, and the answer to the client.
 
         Raises:
             HolderGoneError: The holder has read nothing.
             AnswerLostError: It may have, and the answer is lost.
         """
-        path = scope.get("raw_path") or scope["path"].encode()
-        query = b"?" + scope["query_string"] if scope["query_string"] else b""
-        ends = scope.get("client"), scope.get("server")
-        local = _LOCAL if all(end is not None and is_loopback(end[0]) for end in ends) else _AFAR
-        kept = [(name, value) for name, value in scope["headers"] if name != MARK.encode()]
-        holder = request.holder or ""
-        passed = [*kept, (MARK.encode(), f"{local}{self._mark(holder, local, body)}".encode())]
-        forwarder = await self._replica.forwarder()
-        async with forwarder.send(holder, path + query, passed, body) as answer:
-            await responding.pass_back(answer)
+        holder, local = request.holder or "", _LOCAL if exchange.is_local else _AFAR
+        mark = local + self._mark(holder, local, exchange.body)
+        passed = [(name, value) for name, value in exchange.pairs if name != MARK]
+        await passing.run(holder, [*passed, (MARK, mark)])
 
-    def _mark(self, holder: str, local: str, body: bytes) -> str:
-        parts = b"passed on", holder.encode(), local.encode(), sha256(body).digest()
-        return self._seals.mac(*parts).hex()
+    def _mark(self, holder: str, local: bytes, body: bytes) -> bytes:
+        parts = b"passed on", holder.encode(), local, sha256(body).digest()
+        return self.seals.mac(*parts).hex().encode()
 
-    def _has_mark(self, headers: Headers, body: bytes) -> bool:
+    def _has_mark(self, exchange: HttpExchange) -> bool:
         """Return True if another replica has passed the request on to this one."""
-        mark = headers.get(MARK)
-        if mark is None or mark[:1] not in {_LOCAL, _AFAR}:
+        mark = exchange.headers.get(MARK, b"")
+        if mark[:1] not in {_LOCAL, _AFAR}:
             return False
-        expected = self._mark(self._seals.url, mark[0], body)
-        return compare_digest(mark[1:].encode(), expected.encode())
-
-
-class Replica:
-    """One replica among several: the port `Forwarder`, for the HTTP frontend.
-
-    The connections to others are made by the first request that is passed on.
-    """
-
-    def __init__(self, url: str, secret: str) -> None:
-        self.seals = Seals(url, secret)
-        self.seal_kept = self.seals.seal_kept
-        self._forwarder: Forwarder | None = None
-        self._making = anyio.Lock()
-
-    def around(self, endpoint: ASGIApp) -> ASGIApp:
-        """Return the endpoint for requests of this replica, which passes others on."""
-        return ReplicaRouting(endpoint, self)
-
-    async def forwarder(self) -> Forwarder:
-        """The forwarder; in a thread, for it reads the certificates of the system."""
-        async with self._making:
-            if self._forwarder is None:
-                self._forwarder = await anyio.to_thread.run_sync(Forwarder)
-            return self._forwarder
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Close it at the end."""
-        try:
-            yield
-        finally:
-            if self._forwarder is not None:
-                await self._forwarder.close()
-
-
-class _Responding:
-    """The response to the client, while it comes from elsewhere."""
-
-    def __init__(self, send: Send, taken: Callable[[], Awaitable[None]]) -> None:
-        self._send = send
-        self._taken = taken
-        self.is_begun = False
-
-    async def pass_back(self, answer: Answer) -> None:
-        """Send what comes."""
-        if not answer.is_stream:
-            body = await answer.whole()
-            headers = with_length(answer.headers, len(body))
-            await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": body})
-            return
-        start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-        await self._send(start)
-        self.is_begun = True
-        rest = bytearray()
-        async for chunk in answer.chunks():
-            rest += chunk
-            if end := _end_of_events(rest, len(rest) - len(chunk)):
-                await self._send({"type": "http.response.body", "body": bytes(rest[:end]), "more_body": True})
-                del rest[:end]
-                await self._taken()  # else the holder would not see that the client does not read
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _end_of_events(data: bytearray, seen: int) -> int:
-    """Return the end of the last whole event: half of one would spoil what follows if the rest is lost."""
-    start = max(0, seen - 3)
-    ends = ((mark, data.rfind(mark, start)) for mark in (b"\r\n\r\n", b"\n\n"))
-    return max((at + len(mark) for mark, at in ends if at >= 0), default=0)
-
-
-# --- messages of ASGI
-
-
-def _replayed(begun: list[Message], receive: Receive) -> Receive:
-    """A `receive` that gives these messages first."""
-    waiting = list(reversed(begun))
-
-    async def receive_replayed() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return receive_replayed
+        return compare_digest(mark[1:], self._mark(self.seals.url, mark[:1], exchange.body))

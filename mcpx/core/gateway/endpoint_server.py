@@ -31,7 +31,7 @@ from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.identity import client_of, connection_of, session_client
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.core.gateway.native.errors import as_protocol_error
-from mcpx.core.gateway.offer import Offer, Params, Received
+from mcpx.core.gateway.offer import Offer, Params, Received, declared_extensions
 from mcpx.core.gateway.sdk_path import is_modern, unsieved
 from mcpx.core.policy.server_questions import presented_requests
 from mcpx.core.protocol.context import TASK_METHODS, TASKS, ClientId
@@ -55,17 +55,6 @@ LISTEN: Final = "subscriptions/listen"
 _REQUIRED: Final[JSON] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 _OWN: Final = frozenset({"taskId", "_meta", "inputResponses", "requestState"})
 """Members of params that are not passed on as they are; the last two are the answers of the context."""
-
-
-def declared_extensions(hub: HubView) -> dict[str, JSON]:
-    """The extensions of the servers of 2026-07-28, as last listed; with settings where all have the same."""
-    found: dict[str, JSON] = {}
-    for upstream in hub.upstreams.values():
-        if upstream.catalogue is None or upstream.era != "modern":
-            continue
-        for name, settings in (upstream.catalogue.capabilities.get("extensions") or {}).items():
-            found[name] = settings if found.get(name, settings) == settings else {}
-    return found
 
 
 def serving_tasks(
@@ -95,7 +84,9 @@ def serving_tasks(
 
 def _has_tasks(hub: HubView) -> bool:
     """Return True if any server has tasks, or had, and is not hidden."""
-    return TASKS in declared_extensions(hub) or (hub.endpoint.shows_all and len(hub.views.tasks) > 0)
+    return TASKS in declared_extensions(hub, modern=True) or (
+        hub.endpoint.shows_all and len(hub.views.tasks) > 0
+    )
 
 
 def _is_about_tasks(ctx: Context) -> bool:
@@ -193,6 +184,7 @@ class EndpointServer(Server[Any]):
         self.middleware = [
             *spans,
             clients.tracking(self.tool_list),
+            self._declare,
             unsieved(self),
             serving_tasks(self.hub, self.stamp_for, as_error),
         ]
@@ -223,6 +215,14 @@ class EndpointServer(Server[Any]):
         """The `_meta` of results for a client of 2026-07-28, None for one of an older revision."""
         return self.stamp if is_modern(ctx) else None
 
+    async def _declare(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A middleware: add the extensions to the answer to `initialize`, for which the SDK has no place."""
+        result = await call_next(ctx)
+        extensions = declared_extensions(self.hub, modern=False) if ctx.method == "initialize" else None
+        if not extensions or not isinstance(result, dict):
+            return result
+        return {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
+
     @property
     def announces_native(self) -> bool:
         """True if changes of resources and prompts are announced."""
@@ -245,7 +245,7 @@ class EndpointServer(Server[Any]):
     @property
     def extensions(self) -> dict[str, JSON]:
         """The extensions that are declared; asked for at each `server/discover`."""
-        return declared_extensions(self.hub)
+        return declared_extensions(self.hub, modern=True)
 
     @extensions.setter
     def extensions(self, value: dict[str, JSON]) -> None:
@@ -265,11 +265,8 @@ class EndpointServer(Server[Any]):
             self.hub.clients.changed()
         return mcp_types.EmptyResult()
 
-    async def _roots_changed(self, ctx: Context, _params: mcp_types.NotificationParams) -> None:
-        client = session_client(connection_of(ctx.session))
-        if not client.sessionless:
-            client.roots_known = False  # it is asked before its next request
-        self.hub.clients.roots_changed()
+    async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
+        self.hub.clients.roots_changed()  # the client itself was noted when the message came in
 
 
 class StreamServing:

@@ -94,7 +94,7 @@ class Endpoints:
     ) -> StreamClient:
         """Return what serves a client on a stream of that kind; `client` is what is known of it."""
         client = client or ClientId()
-        endpoint = self.hub.projects.endpoint_for(endpoint, client)
+        self.hub.projects.enter(client)
         endpoint = by_own_names(endpoint, self.hub.config)
         if endpoint.server is not None:
             connect = _imported("transparent.clients").TransparentConnection
@@ -103,7 +103,7 @@ class Endpoints:
             connect = _imported("peer.fast_path").peer_connection
             serve = partial(connect, self.peer(endpoint), transport, client=client)
         else:
-            serve = partial(gateway_connection, self.offer(endpoint), transport, client=client)
+            serve = partial(ClientPlace(self, endpoint, client).connect, transport)
         return StreamClient(self.hub, channel, serve)
 
 
@@ -113,15 +113,33 @@ def _imported(module: str) -> ModuleType:
         return import_module(f"mcpx.core.gateway.{module}")
 
 
-def gateway_connection(
-    offer: Offer, transport: Transport, wire: WireDispatcher, client: ClientId | None = None
-) -> EraServer:
-    """Make what serves a client on a stream to whom servers are shown."""
-    connection = EraServer(offer, wire, transport, client)
-    fast_path = FastPath(offer, connection, connection.take)
-    wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
-    wire.receiver.takes_batches = connection.takes_batches
-    return connection
+class ClientPlace:
+    """The endpoint of one client on a stream: the one it came to, with the servers of its project."""
+
+    def __init__(self, endpoints: Endpoints, endpoint: Endpoint, client: ClientId) -> None:
+        self.hub = endpoints.hub
+        self._endpoints = endpoints
+        self._endpoint = endpoint
+        self._client = client
+        self._wire: WireDispatcher | None = None
+
+    def offer(self) -> Offer:
+        """Return the offer of the endpoint where the client belongs now."""
+        return self._endpoints.offer(self.hub.projects.endpoint_for(self._endpoint, self._client))
+
+    def connect(self, transport: Transport, wire: WireDispatcher) -> EraServer:
+        """Make what serves the client."""
+        offer, self._wire = self.offer(), wire
+        connection = EraServer(offer, wire, transport, self._client, self)
+        self.serve(offer, connection)
+        wire.receiver.takes_batches = connection.takes_batches
+        return connection
+
+    def serve(self, offer: Offer, connection: EraServer) -> None:
+        """Have calls on a connection served by the fast path of that endpoint from now on."""
+        assert self._wire is not None  # the connection's
+        fast_path, receiver = FastPath(offer, connection, connection.take), self._wire.receiver
+        receiver.fast, receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
 
 
 class StreamConnection(Protocol):

@@ -31,8 +31,9 @@ class Request(Protocol):
     """The head of an HTTP request (`mcpx.core.gateway.frontends.http.exchange`)."""
 
     headers: Mapping[bytes, bytes]
-    bearer: Bearer | None
 
+    @property
+    def bearer(self) -> Bearer | None: ...
     @property
     def repeated(self) -> bool: ...
     @property

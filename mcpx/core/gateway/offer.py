@@ -22,10 +22,12 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import SERVER_INFO_META_KEY, Tool
 
 from mcpx.core.calls.exposure import Exposure
+from mcpx.core.catalog.extensions import SKILLS, carried, united
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.costs import definitions_cost
+from mcpx.core.gateway.clients.handles import shows_apps
 from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_client
 from mcpx.core.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
@@ -72,6 +74,22 @@ class SdkServer(Protocol):
         """Make what serves one connection; `bind` is done with each that is made for a single message."""
 
 
+def declared_extensions(hub: HubView, *, modern: bool) -> dict[str, JSON]:
+    """The extensions of the servers, as last listed, for clients of an era; settings where all have the same.
+
+    Across eras only those work that MCPX carries. Skills are declared where resources are: they are read so.
+    """
+    found: dict[str, JSON] = {}
+    for upstream in hub.upstreams.values():
+        known = upstream.catalogue
+        declared = {} if known is None else known.capabilities.get("extensions") or {}
+        taken = declared if modern and upstream.era == "modern" else carried(declared)
+        for name, settings in taken.items():
+            if name != SKILLS or upstream.config.native or hub.endpoint.peer is not None:
+                found[name] = united(name, found.get(name, settings), settings)
+    return found
+
+
 class Offer:
     """The offer of one endpoint. `load` gets the SDK's server of the same endpoint."""
 
@@ -92,7 +110,6 @@ class Offer:
         self.stamp: bytes = msgspec.json.encode({SERVER_INFO_META_KEY: about})
         """The `_meta` of results for clients of 2026-07-28."""
         self._about = about
-        self._all = hub
         self._load = load
         self._server: SdkServer | None = None
         self._lookup = Lookup(self.hub, self.wait_for_servers)
@@ -102,11 +119,6 @@ class Offer:
     def opening(self) -> Offer | None:
         """Itself, if it opens sessions without the SDK's server, which has the spans of traced requests."""
         return None if self.hub.tracing.on else self
-
-    @property
-    def wants_projects(self) -> bool:
-        """True if any server runs once for each project, so that a client has to say where it works."""
-        return any(upstream.wants_project for upstream in self._all.upstreams.values())
 
     def loaded_server(self) -> SdkServer | None:
         """Return the SDK's server of the endpoint, if it has been loaded."""
@@ -125,16 +137,18 @@ class Offer:
 
     # --- the greeting
 
-    def greeting(self, revision: str) -> JSON:
-        """The result of `initialize`, as the SDK's server gives it."""
+    def greeting(self, revision: str, name: str) -> JSON:
+        """The result of `initialize` for a client of that name, as the SDK's server gives it."""
         changes = self.hub.has_native
         capabilities: JSON = {"completions": {}, "logging": {}} if self.has_native else {"logging": {}}
         if self.has_native:
             capabilities["prompts"] = {"listChanged": changes}
             capabilities["resources"] = {"listChanged": changes, "subscribe": True}
+        if extensions := declared_extensions(self.hub, modern=False):
+            capabilities["extensions"] = extensions
         return {
             "capabilities": capabilities | {"tools": {"listChanged": True}},
-            "instructions": self.tool_list.instructions(),
+            "instructions": self.tool_list.instructions(name),
             "protocolVersion": revision,
             "serverInfo": self._about,
         }
@@ -174,7 +188,7 @@ class Offer:
         """
         paged = await self.wait_to_list(meta)
         name = client_name(session)
-        descriptions, native = self.tool_list.give(name)
+        descriptions, native = self.tool_list.give(name, with_apps=shows_apps(session))
         three = [] if descriptions is None else tools.tools(descriptions)
         own = [tools.as_json(tool) for tool in three]
         whole = gets_structured_content_whole(self.hub.config.include_structured_content, name)
@@ -190,16 +204,12 @@ class Offer:
         """The result of a method of `LISTS` before 2026-07-28.
 
         Raises:
-            MCPError: The cursor comes from no page of this list.
+            MCPError: The cursor comes from no page of this list; or there is no such list.
         """
         paged = await self.wait_to_list(meta)
-        key, listed = LISTS[method]
-        entries = [
-            (offered_as(info)[1], info)
-            for _, catalogue in self._lookup.catalogues()
-            for info in listed(catalogue)
-        ]
-        return enveloped(entries_page(key, entries, cursor, entry=list_entry, paged=paged), None)
+        kind = LISTS[method]
+        entries = [(offered_as(info)[1], info) for info in self._lookup.entries(kind)]
+        return enveloped(entries_page(kind.key, entries, cursor, entry=list_entry, paged=paged), None)
 
 
 def note_listing(

@@ -23,8 +23,10 @@ from mcp_types import InitializeRequestParams
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.handles import Wire, stream_caller
 from mcpx.core.gateway.clients.identity import Bearer, bind_client
+from mcpx.core.gateway.clients.projects import Arrival, arrive
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import ROOTS_CHANGED, Era
 from mcpx.core.gateway.fast.parameters import NativeParams, Params, ReadParams
@@ -110,14 +112,19 @@ class _Happened:
 
 
 class EndpointService:
-    """Serves the clients of one token at an endpoint. `make_fast` makes the fast path of a client."""
+    """Serves the clients of one token at an endpoint. `make_fast` makes the fast path of a client.
+
+    `elsewhere` gives what serves a client at the endpoint where it belongs by its project.
+    """
 
     def __init__(
         self,
         server: EndpointServer,
         bearer: Bearer | None,
         make_fast: Callable[[HttpClient], Callable[[Wire, RequestId, str, msgspec.Raw], bool]],
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self.elsewhere = elsewhere
         self.server = server
         self.bearer = bearer
         # where calls are traced, the SDK's path has the spans, and the headers that name the client's trace
@@ -144,9 +151,20 @@ def _take_nothing(_client: HttpClient) -> Callable[..., bool]:
     return lambda *_request: False
 
 
-def gateway_service(server: GatewayServer, bearer: Bearer | None) -> EndpointService:
+class Elsewhere(Protocol):
+    """The endpoints to which the clients of one belong by their projects."""
+
+    hub: Hub
+
+    def service_for(self, client: ClientId) -> EndpointService:
+        """Return what serves a client at the endpoint where it belongs now."""
+
+
+def gateway_service(
+    server: GatewayServer, bearer: Bearer | None, elsewhere: Elsewhere | None = None
+) -> EndpointService:
     """Make what serves an endpoint at which servers are shown."""
-    return EndpointService(server, bearer, lambda client: FastPath(server.offer, client).take)
+    return EndpointService(server, bearer, lambda client: FastPath(server.offer, client).take, elsewhere)
 
 
 class HttpClient:
@@ -236,6 +254,23 @@ class SessionClient(HttpClient):
         self.identity = ClientId(principal="" if bearer is None else bearer.principal)
         bind_client(self.connection, self.identity, "http", bearer)
 
+    def _follow_project(self) -> None:
+        """Be at the endpoint where the client belongs, from now on."""
+        server = self._service.server
+        if self.identity.project is not None and isinstance(server, GatewayServer):
+            server.offer.clients.place(self.identity, self.move)
+        self.move()
+
+    def move(self) -> None:
+        """Go to the endpoint where the client belongs now."""
+        before = self._service
+        if before.elsewhere is None or (after := before.elsewhere.service_for(self.identity)) is before:
+            return
+        self._service, self._fast = after, None
+        if isinstance(after.server, GatewayServer):
+            clients, lists = after.server.offer.clients, (before.server.tool_list, after.server.tool_list)
+            clients.moved(self.connection, self.identity, *lists, modern=False)
+
     @property
     def version(self) -> str | None:
         """The revision that was agreed on."""
@@ -245,6 +280,11 @@ class SessionClient(HttpClient):
         self, _posted: Posted, context: WireContext, method: str, params: JSON | None
     ) -> dict[str, Any]:
         connection = self.connection
+        if (elsewhere := self._service.elsewhere) is not None:
+            is_local = self._service.bearer is None and context.is_local
+            given = self.identity, connection, context, method, params or {}
+            await arrive(elsewhere.hub, Arrival(*given, is_local=is_local))
+            self._follow_project()
         runner: ServerRunner[Any] = ServerRunner(self._service.server, connection, None)
         result = await runner.on_request(context, method, params)
         if method == INITIALIZE:
@@ -255,7 +295,7 @@ class SessionClient(HttpClient):
         """Take a notification; one that cannot be read is dropped."""
         method = message.method or ""
         if method == ROOTS_CHANGED:
-            self.identity.roots_known = False  # at once: it counts for the next request
+            self.identity.roots_changed()  # at once: it counts for the next request
         if method in _SETTLED or refusal_of(method, message.params, MAX_DECODED_BYTES):
             return
         try:

@@ -23,19 +23,18 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp_types import INVALID_PARAMS, SERVER_INFO_META_KEY
-from mcp_types.methods import validate_client_request
+from mcp_types import SERVER_INFO_META_KEY
+from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.core.calls.asking import Render
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.handles import request_caller
+from mcpx.core.gateway.clients.handles import answers_in, request_caller
 from mcpx.core.gateway.clients.identity import (
     as_sent,
     connection_of,
@@ -44,10 +43,8 @@ from mcpx.core.gateway.clients.identity import (
     session_client,
 )
 from mcpx.core.gateway.clients.outbox import RequestQueue
-from mcpx.core.protocol.context import InputAnswers
-from mcpx.core.protocol.messages import Exec, Request, encode_for_server, meta_for_server
+from mcpx.core.protocol.messages import Exec, Request, meta_for_server
 from mcpx.core.protocol.requests import RequestContext, Watched
-from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
 
 METHODS: Final = frozenset(
@@ -57,6 +54,9 @@ METHODS: Final = frozenset(
         "resources/list",
         "resources/templates/list",
         "resources/read",
+        "resources/directory/read",
+        "skills/list",
+        "skills/get",
         "prompts/list",
         "prompts/get",
         "completion/complete",
@@ -73,7 +73,8 @@ def unsieved(server: Server[Any], methods: Collection[str] = METHODS) -> ServerM
         if entry is None or ctx.request_id is None or not connection_of(ctx.session).initialize_accepted:
             return await call_next(ctx)
         try:
-            validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+            if ctx.method in SPEC_CLIENT_METHODS:  # others are of extensions
+                validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
         except KeyError:  # that revision does not have it, and the SDK says so
             return await call_next(ctx)
         params = entry.params_type.model_validate(ctx.params or {}, by_name=False)
@@ -132,27 +133,9 @@ def _context(
     return RequestContext(
         client=session_client(connection_of(ctx.session)),
         caller=caller,
-        answers=_answers(ctx),
+        answers=answers_in(ctx.params),
         on_progress=None if token is None else progressed,
         meta=meta_for_server(ctx.params),
         origin=origin_of(ctx.session, hub),
         watched=watched,
     )
-
-
-def _answers(ctx: Context) -> InputAnswers | None:
-    """Read the answers that the client brings to a request that it repeats.
-
-    Raises:
-        MCPError: It cannot be read.
-    """
-    params = ctx.params or {}
-    responses, state = params.get("inputResponses"), params.get("requestState")
-    if responses is None and state is None:
-        return None
-    if state is not None and not isinstance(state, str):
-        raise MCPError(
-            INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
-        )
-    encoded = b"" if responses is None else encode_for_server(responses, "inputResponses")
-    return InputAnswers(encoded, state)

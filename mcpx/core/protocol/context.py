@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, Literal, Protocol
 
 import anyio
@@ -46,6 +47,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
     """The profile of the endpoint that it came to; None where that has none."""
     token: str | None = None
     """The name of the token that it showed."""
+
+    @property
+    def known_by(self) -> str:
+        """The name, to tell clients apart by: of one that is too long to be kept, a digest."""
+        name = self.name or ""
+        return name if len(name) <= MAX_CLIENT_CHARS else sha256(name.encode(errors="replace")).hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -177,11 +184,14 @@ class ClientId:
     __slots__ = (
         "_folder",
         "connected",
+        "environment",
         "principal",
         "project",
         "roots",
+        "roots_changes",
         "roots_known",
         "sessionless",
+        "vanishes",
         "variables",
     )
 
@@ -189,6 +199,7 @@ class ClientId:
         self,
         *,
         sessionless: bool = False,
+        vanishes: bool = False,
         principal: str = "",
         folder: str | None = None,
         variables: Mapping[str, str] | None = None,
@@ -197,18 +208,29 @@ class ClientId:
         self.sessionless = sessionless
         """Whether it stands for all requests without a session of one principal (2026-07-28 over HTTP): their
         clients cannot be told apart."""
+        self.vanishes = vanishes
+        """Whether it stands for the clients of one name among these: nobody says when they leave."""
         self.principal = principal
         """The token with a name that it came with; "" for the default token, and for clients that need none.
         What a client calls itself is told from the same name of others by it."""
         self._folder = folder
         self.project = folder
         """The folder that it works in, as far as is known: its first root, or where it was started."""
+        self.environment: Mapping[str, str] | None = None
+        """Variables of its environment that every server is given where they are set, as it has said them."""
         self.variables = variables or {}
         """Variables of its environment that servers of its project are given."""
         self.roots_known = False
         """True if it was asked for its roots, and has not said since that they have changed."""
+        self.roots_changes = 0
+        """The number of times that it has said so."""
         self.roots: anyio.Event | None = None
         """Set when it has answered that; None while it is not asked."""
+
+    def roots_changed(self) -> None:
+        """Note that its roots have changed: what it has been asked does not count any more."""
+        self.roots_known = False
+        self.roots_changes += 1
 
     def has_root(self, root: str | None) -> None:
         """Note its first root, by which its project is known from now on; None for one without any."""

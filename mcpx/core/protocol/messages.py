@@ -14,6 +14,7 @@ import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
+from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import holds_nonfinite
@@ -62,12 +63,13 @@ def encode_for_server(value: Any, what: str) -> bytes:
 class Inspect(msgspec.Struct, frozen=True):
     """Look up the offers of all servers ("") or one, some of its tools, or what fits a query.
 
-    The answer is a `ToolResult`.
+    The answer is a `ToolResult`. `origin` is who asks, where that is known.
     """
 
     server_name: str = ""
     tool_names: tuple[str, ...] = ()
     query: str = ""
+    origin: Origin | None = None
 
 
 class Exec(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +81,8 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     resources tool, which reads the rest of a result for the others; `fails_in_meta` for those that hold
     structured content against the tool's schema. `read_only` has a tool refused that is not read-only.
     `given` is what the client sent, as it came: read only where a person is asked about the call, because
-    `arguments` may be what another reader has made of it.
+    `arguments` may be what another reader has made of it. With `for_app` the call may be from the page of an
+    app, for which there are tools that no model may call.
     """
 
     server_name: str
@@ -92,14 +95,20 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     fails_in_meta: bool = False
     read_only: bool = False
     given: msgspec.Raw | bytes = b""
+    for_app: bool = False
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):
-    """Read a resource; the answer is the upstream's raw result."""
+    """Read a resource; the answer is the upstream's raw result.
+
+    `method` and `cursor` are as in `ReadResource`.
+    """
 
     server_name: str
     uri: str
     context: RequestContext = NO_CONTEXT
+    method: str = "resources/read"
+    cursor: str | None = None
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
@@ -119,7 +128,7 @@ def method_of(request: Request) -> tuple[str, str | None]:
     if isinstance(request, Exec):
         return "tools/call", request.tool_name
     if isinstance(request, Read):
-        return "resources/read", request.uri
+        return request.method, request.uri
     forwarded = request.request
     return forwarded.method, forwarded.name if isinstance(forwarded, GetPrompt) else None
 

@@ -131,9 +131,16 @@ class _AboutResource(_Request, frozen=True, gc=False):
 
 
 class ReadResource(_AboutResource, frozen=True, gc=False):
-    """Read a resource."""
+    """Read a resource; or by another `method` a folder of resources, or the entry of a skill."""
 
-    method = "resources/read"
+    method: str = "resources/read"
+    cursor: str | None = None
+    """Of the page of a folder; None for the first, and for what has no pages."""
+
+    def params(self) -> list[Bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        named = super().params()
+        return named if self.cursor is None else [*named, b',"cursor":', msgspec.json.encode(self.cursor)]
 
 
 class GetPrompt(_Request, frozen=True, gc=False):

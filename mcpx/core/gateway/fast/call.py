@@ -252,7 +252,7 @@ class FastContexts:
         """Return True if the connection is past its opening, and the request is of its era."""
         connection, meta = self._connection, params.meta
         if connection.era is Era.HANDSHAKE:
-            is_open = self._plain is not None or connection.connection.initialize_accepted
+            is_open = self._about_session is not None or connection.connection.initialize_accepted
             return is_open and not (meta and meta.version)
         if connection.era is Era.MODERN:
             agrees = connection.agrees
@@ -268,8 +268,8 @@ class FastContexts:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         watched = None if self._records.watch is None else Watched()
-        if self._plain is not None and meta is None and not repeats and watched is None:
-            return self._plain
+        if meta is None and not repeats and watched is None:
+            return self._plain or self._context_of_client(wire, None)
         token = None if meta is None else meta.progressToken
         return replace(
             self._context_of_client(wire, meta),
@@ -301,12 +301,7 @@ class FastContexts:
 
     def _origin(self, meta: Meta | None) -> Origin:
         """Return the origin of a request."""
-        info: ClientInfo | Implementation | None
-        if self._connection.era is Era.MODERN:
-            info = meta.client_info if meta else None
-        else:
-            params = self._connection.connection.client_params
-            info = params.client_info if params else None
+        info = self._client_info(meta)
         name, client = (None, None) if info is None else (info.name, client_text(info.name, info.version))
         return Origin(
             transport=self._connection.transport,
@@ -316,6 +311,18 @@ class FastContexts:
             profile=self._profile,
             token=self._connection.token,
         )
+
+    def _client_info(self, meta: Meta | None) -> ClientInfo | Implementation | None:
+        """Return what the client says of itself."""
+        if self._connection.era is Era.MODERN:
+            return meta.client_info if meta else None
+        params = self._connection.connection.client_params
+        return params.client_info if params else None
+
+    def _client_name(self, meta: Meta | None) -> str | None:
+        """Return the client's name for itself."""
+        info = self._client_info(meta)
+        return None if info is None else info.name
 
     # --- large calls
 

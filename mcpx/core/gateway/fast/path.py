@@ -38,7 +38,7 @@ from mcpx.core.gateway.offer import Offer
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.gateway.tracing import carrier_in, client_attributes
-from mcpx.core.protocol.context import NO_CAPABILITIES, Caller
+from mcpx.core.protocol.context import MAX_CLIENT_CHARS, NO_CAPABILITIES, Caller, Capabilities
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.servers.visible_server import VisibleServer
@@ -50,6 +50,8 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.intake import LARGE_BYTES
 
+MAX_ENCODERS: Final = 64  # that are kept for clients of 2026-07-28, who say with each request what they are
+_Modern = tuple[StructuredContent, str | None, Capabilities]
 _BRACE: Final = ord("{")
 
 
@@ -72,18 +74,22 @@ class FastPath(FastContexts):
         self._meter = hub.meter
         self._records = hub.records
         self._exposure = offer.exposure
+        self._shows_query = offer.tool_list.shows_query
         self._opening = opening
         self._params = Decoder(CALLS)
         self._decode_native = Decoder(NATIVE_CALLS)
-        self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
+        self._encoders: dict[StructuredContent | _Modern, ResultEncoder] = {}
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         self._stamp = offer.stamp
+        self._of_project = hub.endpoint.project is not None  # which a client may leave
         self._tracing = hub.tracing if hub.tracing.on else None
 
     def take(self, wire: Wire, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method != CALL:
             return self._opening is not None and self._opening(request_id, method, raw)
+        if self._of_project and not self._connection.identity.roots_known:
+            return False
         if len(raw) > LARGE_BYTES:
             self._take_large(wire, request_id, raw, partial(self._take_call, wire, request_id, raw))
             return True
@@ -100,8 +106,7 @@ class FastPath(FastContexts):
             return False
         found = self._request(wire, params, raw)
         if found is None:
-            runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
-            return runs_a_tool and self._refuses(wire, request_id, params)
+            return self._runs_a_tool(params) and self._refuses(wire, request_id, params)
         self._run(wire, request_id, params, *found)
         return True
 
@@ -193,11 +198,13 @@ class FastPath(FastContexts):
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)
-        return named if named.name == tools.EXEC or self._is_query(named.name) else None
+        return named if self._runs_a_tool(named) else None
 
-    def _is_query(self, name: str) -> bool:
-        """Return True for the name of the query tool, where there is one."""
-        return name == tools.QUERY and self._exposure.shown.query
+    def _runs_a_tool(self, params: Params | Named) -> bool:
+        """Return True for a call of exec, or of query where its client has that."""
+        if params.name == tools.EXEC:
+            return True
+        return params.name == tools.QUERY and self._shows_query(self._client_name(params.meta))
 
     def _refuses(self, wire: Wire, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
@@ -242,7 +249,7 @@ class FastPath(FastContexts):
             return None
         if upstream.wants_project and not self._knows_project(upstream):
             return None
-        if params.name == tools.EXEC or self._is_query(params.name):
+        if params.name == tools.EXEC or self._runs_a_tool(params):
             tool = known.tools.get(given.tool_name)
             if tool is None or given.uri or given.select:
                 return None
@@ -252,7 +259,7 @@ class FastPath(FastContexts):
                 given.tool_name,
                 given.arguments,
                 context,
-                given.select,
+                None,
                 given.max_tokens,
                 read_only=params.name == tools.QUERY,
                 given=raw,
@@ -268,20 +275,22 @@ class FastPath(FastContexts):
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """Return the meter of this client."""
-        if self._connection.era is Era.MODERN:
-            return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
-        client = self._connection.connection.client_params
-        self._client_meter = self._meter.of_client(client.client_info.name if client else None)
-        return self._client_meter
+        meter = self._meter.of_client(self._client_name(meta))
+        if self._connection.era is not Era.MODERN:
+            self._client_meter = meter
+        return meter
 
     def _encoder(self, meta: Meta | None, caller: Caller | None = None) -> ResultEncoder:
         """Make the encoder of results for this client, by the settings in force."""
+        name = self._client_name(meta)
         if self._connection.era is Era.MODERN:
-            name = meta.client_info.name if meta and meta.client_info else None
             capabilities = NO_CAPABILITIES if caller is None else caller.capabilities
-            return ResultEncoder.for_client(self._views, name, self._stamp, capabilities)
-        client = self._connection.connection.client_params
-        name = client.client_info.name if client else None
+            key = self._results.settings.include_structured_content, name, capabilities
+            if (known := self._encoders.get(key)) is None:
+                known = ResultEncoder.for_client(self._views, name, self._stamp, capabilities)
+                if len(self._encoders) < MAX_ENCODERS and len(name or "") <= MAX_CLIENT_CHARS:
+                    self._encoders[key] = known
+            return known
         encoder = ResultEncoder.for_client(self._views, name, None)
         self._encoders[self._results.settings.include_structured_content] = encoder
         return encoder

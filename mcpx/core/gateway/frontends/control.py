@@ -57,6 +57,7 @@ sends ends the daemon, unless it asks for that. A caller that goes away cancels 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
@@ -66,7 +67,6 @@ import msgspec
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.config import Stdio
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.events.stats import report
@@ -81,7 +81,7 @@ from mcpx.core.wire.malformed import shallow
 from mcpx.errors import MCPXError
 from mcpx.version import __version__
 
-LOOKS: Final = frozenset({"status", "stats", "environment"})
+LOOKS: Final = frozenset({"status", "stats", "environment", "secrets"})
 """Requests that look at the daemon, and use nothing of it."""
 WriteLine = Callable[[bytes], None]
 """Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
@@ -160,8 +160,8 @@ class Control:
                 return {"url": await self._page_link()}
             case "stop":
                 return {"stopping": os.getpid()}
-            case "environment":
-                return self._environment(request.server)
+            case "environment" | "secrets" as what:
+                return self._environment(request.server) if what == "environment" else self._fetched()
             case "attach":
                 return self._attach(request)
             case method if method in PERFORMERS:
@@ -178,6 +178,17 @@ class Control:
         info = await self._hub.restart(name)
         return {"restarted": info.name, "state": info.describe_state()}
 
+    def _fetched(self) -> JSON:
+        """Say by server how old the values are that were fetched for its entry, in seconds."""
+        now, found = time.monotonic(), dict[str, JSON]()
+        for name, server in self._hub.upstreams.items():
+            credentials = server.credentials
+            if credentials.entry.ages and server.config.disabled is None:
+                ages = {"fetched_s": now - credentials.fetched_at, "changed_s": now - credentials.changed_at}
+                said: JSON = {each: round(age, 1) for each, age in ages.items()}
+                found[name] = said | ({"problem": credentials.problem} if credentials.problem else {})
+        return {"fetched": found}
+
     def _environment(self, name: str | None) -> JSON:
         """Say what servers are given of the environment now, or what one was given."""
         environment = self._hub.fleet.environment.value()
@@ -188,8 +199,8 @@ class Control:
         name = known.name
         server = self._hub.upstreams[name]
         variables = [] if (given := server.main.inherited) is None else given.shown()
-        transport = server.config.transport
-        own = transport.env if isinstance(transport, Stdio) else {}
+        program = server.config.transport.program
+        own = {} if program is None else program.env
         variables += [{"name": each, "value": "***", "source": "its own env"} for each in own]
         return said | {"server": name, "variables": sorted(variables, key=lambda each: each["name"])}
 

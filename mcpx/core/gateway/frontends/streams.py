@@ -198,7 +198,9 @@ class SocketFrontend:
         return bytes(line)
 
     def _client(self, request: ControlRequest) -> ClientId:
-        return client_in(request.surroundings, self._hub.config.forward_env, home=str(Path.home()))
+        client = client_in(request.surroundings, self._hub.config.forward_env, home=str(Path.home()))
+        client.environment = request.environment or None
+        return client
 
     async def _serve(
         self, peer: socket.socket, endpoint: Endpoint, about: ClientId, incarnation: Incarnation

@@ -8,25 +8,35 @@ Notifications about a resource that is not admitted are dropped.
 What a server lists and says of itself is compared with what is pinned. Its session here is one of its own,
 perhaps the only one: what differs here is a change like any other.
 
-Where no rule is set, everything passes as it is.
+Where no rule is set, everything passes as it is, but for pictures that a client is known not to take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from mcp_types import SERVER_INFO_META_KEY
 from msgspec.structs import replace
 
-from mcpx.core.catalog.lists import LISTS, TOOLS
+from mcpx.core.catalog.lists import LISTS, RESOURCES, SKILLS, TOOLS, ListKind
 from mcpx.core.catalog.model import Catalogue, Entry, ToolInfo
-from mcpx.core.gateway.transparent.requests import COMPLETE, kinds_of
+from mcpx.core.config import ServerConfig
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.gateway.clients.known_clients import known_client
+from mcpx.core.gateway.transparent.requests import COMPLETE, DIRECTORY, GET_SKILL, kinds_of
 from mcpx.core.gateway.transparent.rules import Offered
+from mcpx.core.policy.pin_record import Pinned, entries_of
 from mcpx.core.policy.pins import ServerPins
 from mcpx.core.policy.rules import admitted_completion
-from mcpx.core.protocol.requests import Passed
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.messages import Read
+from mcpx.core.protocol.requests import Passed, RequestContext
+from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.protocol.result_address import ResultAddress, read_address
+from mcpx.core.rendering.pictures import PictureLimits, may_hold_pictures, mentions_picture
 from mcpx.core.servers.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entry
 from mcpx.core.servers.offers.pages import decode_entry
 from mcpx.core.servers.passthrough.messages import (
@@ -41,9 +51,18 @@ from mcpx.core.servers.passthrough.messages import (
 from mcpx.core.wire import envelope
 
 GREETINGS: Final = frozenset({"initialize", "server/discover"})
+_LIKE_LISTS: Final[dict[str, ListKind[Any]]] = {DIRECTORY: RESOURCES, GET_SKILL: SKILLS}
+"""Other requests that are answered with entries of a list; a skill by itself."""
+_PINNED: Final = frozenset({TOOLS.method, SKILLS.method})
 UPDATED: Final = "notifications/resources/updated"
 TASK_STATUS: Final = "notifications/tasks/status"
 TASKS_LIST: Final = "tasks/list"
+READ: Final = "resources/read"
+WITH_PICTURES: Final = frozenset({"tools/call", READ, "tasks/result"})
+"""Methods whose results may hold pictures."""
+_KEPT: Final = KEPT_RESULTS.encode()
+_OF_RESULT: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""Members of a result of 2026-07-28, beside those that it is about."""
 MAX_TOOLS: Final = 10_000  # of a server that was never seen, whose pages are pinned together
 
 Show = Callable[[Catalogue], Catalogue]
@@ -65,8 +84,8 @@ class Answers:
         if request.tool is not None:
             self._offered.note_task(result, request.tool)
             return answer
-        if method in LISTS:
-            shown = self._page(request, result)
+        if (kind := LISTS.get(method) or _LIKE_LISTS.get(method)) is not None:
+            shown = self._page(kind, request, result)
         elif method in GREETINGS:
             shown = self._greeting(result)
         elif method == COMPLETE:
@@ -87,21 +106,28 @@ class Answers:
         shown = policy.shown_page(about)
         return result if shown is about else as_approved(result, about, shown)
 
-    def _page(self, request: Passed, result: msgspec.Raw) -> msgspec.Raw:
+    def _page(self, kind: ListKind[Any], request: Passed, result: msgspec.Raw) -> msgspec.Raw:
         policy, method = self._offered.policy, request.method
         if policy is None:
             return result
         strict = any(map(policy.restricts, kinds_of(method)))
-        if not (strict or (method == TOOLS.method and policy.reads_tools)):
+        if not (strict or (method in _PINNED and policy.reads_tools)):
             return result
 
         def show(page: Catalogue) -> Catalogue:
             self._offered.note_page(page)
-            if method == TOOLS.method and policy.pins is not None:
-                self.pinned.note_page(policy.pins, request.raw, result, page.tools)
+            if method in _PINNED and policy.pins is not None:
+                self.pinned.note_page(policy.pins, request, result, entries_of(page))
             return policy.shown_page(page)
 
-        return shown_page(method, result, self._offered.server, show, strict=strict)
+        if method != GET_SKILL:
+            return shown_page(kind, result, self._offered.server, show, strict=strict)
+        members = members_of(result)
+        page = msgspec.Raw(
+            envelope.encode({kind.key: [members.get("skill", NOTHING) or msgspec.Raw(b"null")]})
+        )
+        listed = members_of(shown_page(kind, page, self._offered.server, show, strict=strict))[kind.key]
+        return _with(members, skill=next(iter(elements_of(listed)), None))
 
     def _completion(self, request: Passed, result: msgspec.Raw) -> msgspec.Raw:
         """Return the values for an argument of a template that make no resource that is not admitted."""
@@ -147,15 +173,74 @@ def _with(members: Members, **values: object) -> msgspec.Raw:
     return msgspec.Raw(envelope.encode(members | encoded))
 
 
+# --- pictures
+
+
+class Pictures:
+    """Pictures in answers to clients that are known not to take all of them; to others all pass as they are.
+
+    What does not fit is scaled, and the original is kept for the client under an address that the answer
+    names. Only reads of such an address do not go to the server.
+    """
+
+    def __init__(self, hub: Hub, server: str) -> None:
+        self._hub = hub
+        self._server = server
+
+    @staticmethod
+    def may_be_in(request: Passed, answer: msgspec.Raw) -> bool:
+        """Return True if an answer mentions a picture."""
+        return request.method in WITH_PICTURES and mentions_picture(memoryview(answer)) is not None
+
+    def fitting(
+        self, answer: msgspec.Raw, name: str | None, client: ClientId
+    ) -> Callable[[], Awaitable[msgspec.Raw]] | None:
+        """Return what makes the pictures fit for a client of that name; None where they need not."""
+        known, config, result = known_client(name), self._config(), result_of(answer)
+        if known is None or known.pictures is None or config is None or config.fit_images == "never":
+            return None
+        if result is None or not may_hold_pictures(result):
+            return None
+        read = Read(self._server, "", RequestContext(client=client))
+        return partial(self._fit, result, read, known.pictures)
+
+    def _config(self) -> ServerConfig | None:
+        return self._hub.config.servers.get(self._server)
+
+    async def _fit(self, result: msgspec.Raw, read: Read, limits: PictureLimits) -> msgspec.Raw:
+        return result_answer(await self._hub.views.large.fitted(result, read, limits, as_resource=True))
+
+    def kept(self, request: Passed, client: ClientId) -> ResultAddress | None:
+        """The original of a picture that a request of a client reads; None for any other request."""
+        if request.method != READ or _KEPT not in bytes(request.raw):
+            return None
+        uri = value_of(members_of(request.raw).get("uri"))
+        address = read_address(uri) if isinstance(uri, str) else None
+        return address if address is not None and self._hub.views.has(address, client) else None
+
+    async def read(
+        self, address: ResultAddress, request: Passed, client: ClientId, *, modern: bool
+    ) -> msgspec.Raw:
+        """The answer to a request that reads it.
+
+        Raises:
+            CallError: There is nothing at that place of it.
+        """
+        uri = str(value_of(members_of(request.raw)["uri"]))
+        contents = await self._hub.views.contents(uri, address, client)
+        return result_answer(envelope.encode((_OF_RESULT if modern else {}) | {"contents": contents}))
+
+
 # --- pages of lists
 
 
-def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, strict: bool) -> msgspec.Raw:
+def shown_page(
+    kind: ListKind[Any], result: msgspec.Raw, server: str, show: Show, *, strict: bool
+) -> msgspec.Raw:
     """Return a page with what is shown of it; the very same where that is all.
 
     If it is not `strict`, one that is shown as it is keeps its bytes, whatever else is in it.
     """
-    kind = LISTS[method]
     key, members = kind.key, members_of(result)
     entries = _entries(members.get(key, NOTHING), kind.info, server)
     offered = show(kind.catalogue_of(info for _, info in entries))
@@ -209,7 +294,7 @@ class PinnedPages:
         """True once any tools were compared with their pins."""
         self._about: Catalogue | None = None  # what the server says of itself, and nothing else
         self._changed = changed
-        self._listed: dict[str, ToolInfo] = {}
+        self._listed: dict[str, dict[str, Pinned]] = {}  # by the method that lists them
 
     def note_greeting(self, pins: ServerPins, about: Catalogue) -> None:
         """Take in what the server says of itself."""
@@ -218,24 +303,27 @@ class PinnedPages:
             self._note(pins, {})
 
     def note_page(
-        self, pins: ServerPins, params: msgspec.Raw | bytes, result: msgspec.Raw, tools: dict[str, ToolInfo]
+        self, pins: ServerPins, request: Passed, result: msgspec.Raw, page: dict[str, Pinned]
     ) -> None:
-        """Take in a page. Of a server that was never seen all pages are pinned together, at the last."""
+        """Take in a page. What is seen of a server for the first time is pinned together, at the last."""
         if not pins.is_active:
             return
-        if "cursor" not in members_of(params):
-            self._listed = {}
-        if len(self._listed) < MAX_TOOLS:
-            self._listed |= tools
-        self.compared = True
-        if pins.record.state != "unseen":
-            self._note(pins, tools)
-        elif value_of(members_of(result).get("nextCursor")) is None:
-            self._note(pins, self._listed)
+        skills = request.method == SKILLS.method
+        listed = self._listed.get(request.method, {}) if "cursor" in members_of(request.raw) else {}
+        if len(listed) < MAX_TOOLS:
+            listed = listed | page
+        self._listed[request.method] = listed
+        self.compared |= not skills
+        is_last = value_of(members_of(result).get("nextCursor")) is None
+        if pins.record.state == "unseen" or (skills and not pins.record.skills_seen):
+            if is_last:
+                self._note(pins, listed, skills=skills)
+        else:
+            self._note(pins, page, skills=skills)
 
-    def _note(self, pins: ServerPins, tools: dict[str, ToolInfo]) -> None:
+    def _note(self, pins: ServerPins, listed: dict[str, Pinned], *, skills: bool = False) -> None:
         before = pins.changes()
-        pins.note_part(tools, self._about)
+        pins.note_part(listed, self._about, skills=skills)
         if pins.changes() != before:
             self._changed()
 

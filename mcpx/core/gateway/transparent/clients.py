@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -104,7 +104,11 @@ class TransparentConnection:
     def _answer(self, request: Passed, key: RequestId, reply: Reply[msgspec.Raw]) -> None:
         self._wire.fast_cancels.pop(key, None)
         self._standing.pop(key, None)
-        self._wire.channel.write(*answer_line(request.id, answer_of(self._sessions, request, reply)))
+
+        def write(answer: msgspec.Raw) -> None:
+            self._wire.channel.write(*answer_line(request.id, answer))
+
+        answer_with(write, self._sessions, self._client, request, reply)
 
     def _take_notification(self, method: str, params: msgspec.Raw) -> bool:
         if method == CANCELLED:
@@ -272,7 +276,11 @@ class HttpClient:
     def _answer(self, posted: Posted, peer: HttpPeer, request: Passed, reply: Reply[msgspec.Raw]) -> None:
         posted.fast_cancels.pop(posted.id, None)
         peer.close()
-        posted.write(*answer_line(request.id, answer_of(self._sessions, request, reply)))
+
+        def write(answer: msgspec.Raw) -> None:
+            posted.write(*answer_line(request.id, answer))
+
+        answer_with(write, self._sessions, self._client, request, reply)
 
     def notice(self, request: Request, message: RPCMessage) -> None:
         """Pass a notification on."""
@@ -317,6 +325,24 @@ class HttpPeer:
         """End the server's own requests: the request is answered."""
         if self._asking is not None:
             self._asking.close()
+
+
+def answer_with(
+    write: Callable[[msgspec.Raw], None],
+    sessions: TransparentSessions,
+    client: DirectClient | None,
+    request: Passed,
+    reply: Reply[msgspec.Raw],
+) -> None:
+    """Write the answer to a request that is settled; one with pictures that have to fit, later."""
+    answer = answer_of(sessions, request, reply)
+    fit = sessions.fitting(client, request, answer)
+
+    async def write_later(fit: Callable[[], Awaitable[msgspec.Raw]]) -> None:
+        write(await sessions.made(request, fit))
+
+    if fit is None or not sessions.spawn(partial(write_later, fit)):
+        write(answer)
 
 
 def answer_of(sessions: TransparentSessions, request: Passed, reply: Reply[msgspec.Raw]) -> msgspec.Raw:

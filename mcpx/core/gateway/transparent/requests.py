@@ -51,12 +51,17 @@ TOOLS_CALL: Final = "tools/call"
 LISTEN: Final = "subscriptions/listen"
 KINDS: Final = get_args(Kind)
 COMPLETE: Final = "completion/complete"
+GET_SKILL: Final = "skills/get"
+DIRECTORY: Final = "resources/directory/read"
+OF_SKILLS: Final = frozenset({GET_SKILL, DIRECTORY})
 _URIS: Final = "resourceSubscriptions"
 _MEMBERS: Final = {
     TOOLS_CALL: "name",
     "resources/read": "uri",
     "resources/subscribe": "uri",
     "resources/unsubscribe": "uri",
+    DIRECTORY: "uri",
+    GET_SKILL: "uri",
     "prompts/get": "name",
     COMPLETE: "ref",
     LISTEN: "notifications",
@@ -132,7 +137,7 @@ def kinds_of(method: str) -> tuple[Kind, ...]:
         return ("prompts", "resources")
     if kind == "prompts":
         return ("prompts",)
-    return ("resources",) if kind in {"resources", "subscriptions"} else ("tools",)
+    return ("resources",) if kind in {"resources", "subscriptions", "skills"} else ("tools",)
 
 
 def _reference(members: Members) -> Subject:
@@ -244,6 +249,8 @@ _KINDS: Final[dict[str, RecordKind]] = {
     "tools/call": "tool",
     "resources/read": "resource",
     "resources/subscribe": "resource",
+    DIRECTORY: "resource",
+    GET_SKILL: "resource",
     "prompts/get": "prompt",
     "completion/complete": "completion",
     "tasks/result": "task",

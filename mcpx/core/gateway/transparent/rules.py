@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_types.version import LATEST_MODERN_VERSION
 from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo
@@ -21,6 +22,7 @@ from mcpx.core.gateway.transparent.requests import (
     KINDS,
     METHODS,
     NAMELESS,
+    OF_SKILLS,
     NotAdmitted,
     Subject,
     is_misspelt,
@@ -85,9 +87,9 @@ class Offered:
     def may_have_tool(self, name: str) -> bool:
         """Return True if there may be such a tool: it was listed, or it is not known which there are."""
         known = self.catalogue
-        if name in self._tools or known is None or not self.is_listed or not known.tools:
+        if name in self._tools or known is None or not self.is_listed or not known.every_tool():
             return True
-        return name in known.tools
+        return known.tool(name) is not None
 
     def may_have_prompt(self, name: str) -> bool:
         """Return True if there may be such a prompt, as for a tool."""
@@ -102,7 +104,8 @@ class Offered:
         One that was not listed says nothing of itself.
         """
         known, policy, own = self.catalogue, self.policy, self._tools.get(name)
-        forms = [known.tools[name]] if known is not None and name in known.tools else []
+        listed = None if known is None else known.tool(name)
+        forms = [] if listed is None else [listed]
         if own is not None and policy is not None:
             forms += policy.shown_page(Catalogue(generation=0, tools={name: own})).tools.values()
         return forms or [ToolInfo(server_name=self.server, name=name, input_schema={})]
@@ -192,6 +195,8 @@ class Enforcement:
                 raise NotAdmitted(response, Code.INVALID_ARGUMENTS, server=self._server)
             return NAMELESS
         subject = self.read(request)
+        if request.method in OF_SKILLS:  # "not found" is one code there, in each revision
+            version = LATEST_MODERN_VERSION
         if (refusal := self.refusal(subject, version=version)) is not None:
             raise refusal
         return subject

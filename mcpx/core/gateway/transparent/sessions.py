@@ -6,6 +6,7 @@ request with the envelope of 2026-07-28 goes to the session that all clients of 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.records import Record
 from mcpx.core.gateway.clients.identity import Bearer
-from mcpx.core.gateway.transparent.answers import Answers
+from mcpx.core.gateway.transparent.answers import Answers, Pictures
 from mcpx.core.gateway.transparent.questions import Asker, Questions, approval_request
 from mcpx.core.gateway.transparent.requests import (
     AUDITED,
@@ -37,7 +38,7 @@ from mcpx.core.gateway.transparent.requests import (
 )
 from mcpx.core.gateway.transparent.rules import Enforcement, Offered
 from mcpx.core.policy.questions import ApprovalRequest
-from mcpx.core.protocol.context import InputAnswers, Origin, Transport
+from mcpx.core.protocol.context import SESSIONLESS, ClientId, InputAnswers, Origin, Transport
 from mcpx.core.protocol.requests import Passed, Peer
 from mcpx.core.servers.admission import is_safe
 from mcpx.core.servers.call_queue import RawReply
@@ -83,12 +84,15 @@ SAFE: Final = frozenset(
         "ping",
         "prompts/get",
         "prompts/list",
+        "resources/directory/read",
         "resources/list",
         "resources/read",
         "resources/subscribe",
         "resources/templates/list",
         "resources/unsubscribe",
         "server/discover",
+        "skills/get",
+        "skills/list",
         "tasks/get",
         "tasks/list",
         "tools/list",
@@ -108,6 +112,7 @@ class TransparentSessions:
 
     def __init__(self, hub: Hub, server: str, transport: Transport, bearer: Bearer | None = None) -> None:
         self.server = server
+        self._bearer = bearer
         self._sessionless = hub.fleet.direct.sessionless if bearer is None else bearer.direct
         self._hub = hub
         self._token = None if bearer is None else bearer.token
@@ -115,6 +120,7 @@ class TransparentSessions:
         self._view = HubView(hub, Endpoint(profile=None if bearer is None else bearer.token.profile))
         self._questions = Questions(hub, server)
         offered = Offered(server, lambda: self._view.upstreams.get(server))
+        self._pictures = Pictures(hub, server)
         self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
         self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.compared)
         self._offered = offered
@@ -148,6 +154,10 @@ class TransparentSessions:
         if client is not None:
             client.note_request(request.method, request.raw)
         record = self._audit(client, request, reply)
+        if (address := self._pictures.kept(request, self._identity(client))) is not None:
+            read = partial(self._pictures.read, address, request, self._identity(client), modern=asker.modern)
+            self.spawn(lambda: self._resolve(reply, self.made(request, read)))
+            return
         upstream = self._view.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
@@ -195,6 +205,8 @@ class TransparentSessions:
         if request.method not in UNCOUNTED:
             upstream.rate.admit(request.tool)
         who = self._sessionless if client is None else client
+        if client is None and upstream.per_client:
+            who = who.of_name(self._origin(None, request).known_by)
         if self._token is not None:
             who.profile, who.token = self._token.profile, self._token.name
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
@@ -214,6 +226,37 @@ class TransparentSessions:
         about = b"" if client is None else client.about
         return origin_of(self._transport, about, request.raw, self._token)
 
+    def fitting(
+        self, client: DirectClient | None, request: Passed, answer: msgspec.Raw
+    ) -> Callable[[], Awaitable[msgspec.Raw]] | None:
+        """Return what makes the pictures in an answer fit for its client; None where it goes as it is."""
+        if not self._pictures.may_be_in(request, answer):
+            return None
+        identity = self._identity(client)
+        if self._pictures.kept(request, identity) is not None:  # an original
+            return None
+        return self._pictures.fitting(answer, self._origin(client, request).name, identity)
+
+    def _identity(self, client: DirectClient | None) -> ClientId:
+        """Whose kept results are meant: of those without a session, all with the same token."""
+        if client is not None:
+            return client.identity
+        return SESSIONLESS if self._bearer is None else self._bearer.sessionless
+
+    async def _resolve(self, reply: RawReply, made: Awaitable[msgspec.Raw]) -> None:
+        reply.resolve(await made)
+
+    async def made(self, request: Passed, make: Callable[[], Awaitable[msgspec.Raw]]) -> msgspec.Raw:
+        """The answer that is made, or why it cannot be. Never raises."""
+        try:
+            return await make()
+        except Exception as error:  # noqa: BLE001 - the boundary: a picture may only cost its answer
+            return to_answer(as_call_error(error, self.server, request.method))
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run what answers a request that no task waits for; whether it can be. It must not raise."""
+        return self._hub.links.spawn(work)
+
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
         """The result of a request, enclosed (`mcpx.core.wire.enclosed`).
 
@@ -224,6 +267,8 @@ class TransparentSessions:
         try:
             self.submit(client, request, reply)
             answer = self.shown(request, await reply.wait())
+            if (fit := self.fitting(client, request, answer)) is not None:
+                answer = await self.made(request, fit)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
             raise to_mcp_error(as_call_error(error, self.server, request.method)) from None
         result = result_of(answer)
@@ -298,5 +343,5 @@ class TransparentSessions:
         """Return True if the tool says of itself that running it twice does no harm."""
         upstream = self._hub.upstreams.get(self.server)
         known = upstream.catalogue if upstream is not None else None
-        found = known.tools.get(tool) if known is not None and tool is not None else None
+        found = known.tool(tool) if known is not None and tool is not None else None
         return found is not None and is_safe(found)

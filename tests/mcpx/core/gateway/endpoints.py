@@ -52,21 +52,28 @@ def exactly(encoded: bytes | str) -> Any:
     return json.loads(encoded, object_pairs_hook=lambda pairs: ("object", pairs), **options)
 
 
+def envelope_of(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """The envelope of a client of 2026-07-28 with these capabilities."""
+    declared = {"io.modelcontextprotocol/clientCapabilities": capabilities} if capabilities else {}
+    return ENVELOPE | declared
+
+
 class LineEndpoint(Line):
     """A client of a stream."""
 
-    def __init__(self, hub: Any, *, modern: bool, slow: bool) -> None:
+    def __init__(self, hub: Any, *, modern: bool, slow: bool, capabilities: Any = None) -> None:
         super().__init__(hub)
         self.slow = slow
         self._modern = modern
+        self._capabilities = capabilities or {}
         self._line = b""
 
-    async def open(self) -> None:
-        if not self._modern:
-            await self.initialize()
+    async def open(self) -> Any:
+        """Open a session, where there are any; its greeting."""
+        return None if self._modern else await self.initialize(capabilities=self._capabilities)
 
     async def answer(self, method: str, params: dict[str, Any]) -> Answer:
-        envelope = {"_meta": ENVELOPE} if self._modern else {}
+        envelope = {"_meta": envelope_of(self._capabilities)} if self._modern else {}
         await self.ask(method, params | envelope)
         return msgspec.json.decode(self._line, type=Answer)
 
@@ -78,23 +85,28 @@ class LineEndpoint(Line):
 class HttpEndpoint:
     """A client over HTTP."""
 
-    def __init__(self, client: httpx2.AsyncClient, url: str, *, modern: bool) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, url: str, *, modern: bool, capabilities: Any = None
+    ) -> None:
         self._client = client
         self._url = url
         self._modern = modern
+        self._capabilities = capabilities or {}
         self._headers = dict(ACCEPT)
 
-    async def open(self) -> None:
+    async def open(self) -> Any:
+        """Open a session, where there are any; its greeting."""
         if self._modern:
             self._headers["MCP-Protocol-Version"] = MODERN
-            return
-        about = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": ABOUT}
+            return None
+        about = {"protocolVersion": HANDSHAKE, "capabilities": self._capabilities, "clientInfo": ABOUT}
         greeted = await self._post("initialize", about)
         self._headers |= {
             "Mcp-Session-Id": greeted.headers["mcp-session-id"],
             "MCP-Protocol-Version": HANDSHAKE,
         }
         await self._post("notifications/initialized", None)
+        return greeted.json()["result"] if greeted.headers["content-type"] == "application/json" else None
 
     async def answer(self, method: str, params: dict[str, Any]) -> Answer:
         response = await self._post(method, params)
@@ -111,12 +123,12 @@ class HttpEndpoint:
         if params is not None:
             message |= {"id": 1, "params": params}
         if self._modern and params is not None:
-            message["params"] = params | {"_meta": ENVELOPE}
+            message["params"] = params | {"_meta": envelope_of(self._capabilities)}
             headers = headers | {"Mcp-Method": method}
             if named := params.get("name", params.get("uri")):
                 headers["Mcp-Name"] = named
         response = await self._client.post(self._url, json=message, headers=headers)
-        assert response.status_code in {200, 202, 400}, response.text
+        assert response.status_code in {200, 202, 400, 404}, response.text
         return response
 
 

@@ -161,7 +161,7 @@ async def test_the_listing_stands_where_the_client_shows_it_whole(case, name, as
     case.list([{**TOOLS[0], "name": f"tool_{number}"} for number in range(100)])
     client = {"name": name, "version": "1"}
     async with open_watched(config_of(case.servers)) as watch, client_of(watch, client) as line:
-        inspect, run, _ = (await line.ask("tools/list", {}))["tools"]
+        inspect, *_, run, _ = (await line.ask("tools/list", {}))["tools"]
     parameter = inspect["inputSchema"]["properties"]["server_name"].get("description", "")
     assert ("\ntool_99(" in parameter, "\ntool_99(" in inspect["description"]) == (aside, not aside)
     assert "\nServers: lacking (needs setup), other, s" in inspect["description"]

@@ -216,7 +216,7 @@ class Fuzzed:
             why_too_large(schema, SHOWN) is None
         ):  # what it costs to show a larger one is the converter's matter
             asks.insert(0, self._inspect)
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             for ask in asks:
                 try:
                     await ask(message)

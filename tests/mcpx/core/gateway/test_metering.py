@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import INSPECT, MCPX, OTHERS, RESOURCES
 from mcpx.core.gateway.offer import note_listing
@@ -29,7 +30,8 @@ class Served:
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(handler, "client_name", lambda session: session.name)
-        self.upstreams = {"git": SimpleNamespace(catalogue=SimpleNamespace(tools={"log": None}))}
+        log = ToolInfo(server_name="git", name="log", input_schema={})
+        self.upstreams = {"git": SimpleNamespace(catalogue=Catalogue(generation=1, tools={"log": log}))}
         self.meter = Meter(self.upstreams, Activity())
 
     def ctx(self, name="exec", arguments=None):

@@ -1,4 +1,4 @@
-"""Streamable HTTP, the server side, within bounds of MCPX's own; no ASGI but for the page and replicas.
+"""Streamable HTTP, the server side, within bounds of MCPX's own; no ASGI but for the page.
 
 A request passes through these, from the outside in:
 
@@ -11,10 +11,10 @@ A request passes through these, from the outside in:
    bearer token, to which an open request is bound, so that it ends with the token. It sends `/ui` to the page
    (by `asgi`), and what machines ask for to `monitoring`.
 4. A `Forwarder` (a port), where this is one of several replicas: takes a request to the replica that has what
-   the request brings with it. It is an ASGI application, between two adapters of `asgi`.
-5. `endpoints`: decodes the URL to an `Endpoint`, and finds its sessions. It is given an `exchange`: the
-   request, whole, and plain calls for the response, whatever it came over; on a connection that is an
-   `http_exchange`, which a plain answer leaves in one write.
+   the request brings with it.
+5. `endpoints`: decodes the URL to an `Endpoint`, and finds its sessions. It is given an `http_exchange`: the
+   request, whole, and plain calls for the response, which goes out in one write if it is plain. `exchange`
+   says what heads mean, and frames events.
 6. `sessions`: the sessions of the handshake era, and the requests of 2026-07-28, which have none; `bodies`
    decodes them, `posted` is one until it is answered, and `in_session` one of a session, whose `events` are
    kept for a while, so that a client whose stream broke gets its answer.

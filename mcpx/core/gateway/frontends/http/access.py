@@ -132,10 +132,10 @@ class CORS:
     def answer(self, exchange: HttpExchange) -> Refusal | None:
         """Return the answer to a preflight request of such a page; have others say what the page may see."""
         headers = exchange.headers
-        exchange.more_headers = _VARY
+        exchange.head.more_headers = _VARY
         if (origin := headers.get(b"origin")) not in self._origins:
             return None
-        exchange.more_headers += (
+        exchange.head.more_headers += (
             b"access-control-allow-origin: %b\r\naccess-control-expose-headers: %b\r\n"
             % (origin, EXPOSED_HEADERS)
         )
@@ -171,7 +171,7 @@ class Tokens:
         if carrier.token is not None and compare_digest(carrier.token[0], given):
             bearer: Bearer | None = carrier.token[1]
             if bearer is None or self._bearers.is_valid(bearer):
-                exchange.bearer = bearer
+                exchange.bearer = exchange.head.bearer = bearer
                 return None
             carrier.token = None
         if given[: len(_BEARER)].lower() != _BEARER:
@@ -184,7 +184,7 @@ class Tokens:
         elif bearer is None:
             return _NO_TOKEN
         carrier.token = given, bearer
-        exchange.bearer = bearer
+        exchange.bearer = exchange.head.bearer = bearer
         return None
 
 

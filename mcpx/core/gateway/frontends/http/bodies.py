@@ -7,13 +7,14 @@ from collections.abc import Callable
 import msgspec
 from mcp_types import INVALID_REQUEST
 
-from mcpx.core.gateway.frontends.http.exchange import JSON, Exchange
+from mcpx.core.gateway.frontends.http.exchange import JSON
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import batch, envelope, malformed
 from mcpx.core.wire.envelope import RPCMessage
 from mcpx.core.wire.intake import LARGE_BYTES
 
 
-def read_message(exchange: Exchange, take_batch: Callable[[list[bytes]], None]) -> RPCMessage | None:
+def read_message(exchange: HttpExchange, take_batch: Callable[[list[bytes]], None]) -> RPCMessage | None:
     """Decode the message of a body, as a line is; None where that was a batch, or was refused."""
     body = exchange.body
     try:
@@ -41,7 +42,7 @@ def read_message(exchange: Exchange, take_batch: Callable[[list[bytes]], None]) 
     return message
 
 
-def refuse_body(exchange: Exchange, problem: malformed.MalformedLine, status: int) -> None:
+def refuse_body(exchange: HttpExchange, problem: malformed.MalformedLine, status: int) -> None:
     """Answer a body that is no message."""
     if pieces := malformed.refusal(problem):
         exchange.respond(status, JSON, pieces)
@@ -50,7 +51,7 @@ def refuse_body(exchange: Exchange, problem: malformed.MalformedLine, status: in
 
 
 def refuse(
-    exchange: Exchange,
+    exchange: HttpExchange,
     status: int,
     text: str,
     *,

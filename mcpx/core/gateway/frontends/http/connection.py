@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import structlog
 
+from mcpx.core.config.urls import is_loopback
 from mcpx.core.gateway.frontends.http.http_exchange import Address, HttpExchange
 from mcpx.core.gateway.frontends.http.requests import Bodies, RequestReader, Site
 from mcpx.core.telemetry.contained import contain
@@ -80,6 +81,7 @@ class HttpConnection:
     __slots__ = (
         "_dropped",
         "_is_closed",
+        "_is_local",
         "_is_paused",
         "_is_serving",
         "_loop",
@@ -112,6 +114,7 @@ class HttpConnection:
         self.due = now + HEAD_TIMEOUT_S
         """The time at which it ends, if nothing comes."""
         self._noted: dict[str, Any] | None = None
+        self._is_local: bool | None = None
         self._is_serving = False
         self._is_closed = False
         self._is_paused = False
@@ -162,28 +165,26 @@ class HttpConnection:
         while reader.waiting and self.current is None:
             exchange = self.current = reader.waiting.pop(0)
             self.idle_since = None
-            self._serve(exchange)
+            try:
+                if exchange.refusal is None:
+                    self._site.serve(exchange)
+                else:
+                    exchange.respond_with(exchange.refusal)
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever a request makes us raise is the answer
+                contain(error, "http")
+                exchange.fail()
         self._is_serving = False
         if bool(reader.waiting) != self._is_paused and not self._is_closed:
             self._is_paused = not self._is_paused
             (self.channel.pause_reading if self._is_paused else self.channel.start_reading)()
-
-    def _serve(self, exchange: HttpExchange) -> None:
-        try:
-            if exchange.refusal is None:
-                self._site.serve(exchange)
-            else:
-                exchange.respond_with(exchange.refusal)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever a request makes us raise is the answer
-            contain(error, "http")
-            exchange.fail()
 
     def finished(self, *, closes: bool) -> None:
         """Go on with the next request; or end, with the response that is whole now."""
         exchange, self.current = self.current, None
         if exchange is None:
             return
-        self._shared.bodies.release(exchange)
+        if exchange.counted:
+            self._shared.bodies.release(exchange)
         self._shared.served += 1
         if closes:
             self._end()
@@ -208,6 +209,13 @@ class HttpConnection:
             return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
         except OSError:
             return None, None
+
+    @property
+    def is_local(self) -> bool:
+        """True if the client is on this machine."""
+        if self._is_local is None:
+            self._is_local = all(end is not None and is_loopback(end[0]) for end in self.ends)
+        return self._is_local
 
     @property
     def noted(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qsl
+from weakref import WeakValueDictionary
 
 import anyio
 from msgspec.structs import replace
@@ -26,12 +27,14 @@ from mcpx.core.config import Config
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http.bodies import refuse
-from mcpx.core.gateway.frontends.http.exchange import PEERS, TEXT, Exchange
+from mcpx.core.gateway.frontends.http.exchange import PEERS, TEXT
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.gateway.frontends.http.posted import Common
 from mcpx.core.gateway.frontends.http.sessions import IDLE_S, Service, Sessions
 from mcpx.core.gateway.over_http import EndpointService, gateway_service
 from mcpx.core.gateway.transparent.clients import TransparentService
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
+from mcpx.core.protocol.context import ClientId
 from mcpx.core.system.endpoint import EXPOSURES, Endpoint, only_of
 from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
@@ -86,12 +89,15 @@ class HttpEndpoints:
             self._sessions.pop(key).end_all()
         self._known = {url: known for url, known in self._known.items() if known[1] in self._sessions}
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: HttpExchange) -> None:
         """Serve one HTTP request, at the endpoint of the bearer's profile where it names none."""
-        url = exchange.path, exchange.query, exchange.bearer
+        url = exchange.path, exchange.head.query, exchange.bearer
         known = self._known.get(url)
         if known is not None and known[0] is self._hub.config:
-            self._sessions_of(known[1]).serve(exchange)
+            sessions = self._sessions.get(known[1])
+            if sessions is None or sessions.is_choice:
+                sessions = self._sessions_of(known[1])
+            sessions.serve(exchange)
         elif (key := self._found(exchange)) is not None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
@@ -99,7 +105,7 @@ class HttpEndpoints:
                 self._known[url] = self._hub.config, key
             self._sessions_of(key).serve(exchange)
 
-    def _found(self, exchange: Exchange) -> Key | None:
+    def _found(self, exchange: HttpExchange) -> Key | None:
         """Return the endpoint of a request; None where there is none, which is the response."""
         bearer = exchange.bearer
         try:
@@ -122,19 +128,14 @@ class HttpEndpoints:
         return endpoint, bearer
 
     def _sessions_of(self, key: Key) -> Sessions:
+        """The sessions of an endpoint, the latest that are used."""
         endpoint, bearer = key
-        sessions = self._sessions.get(key)
-        if sessions is None:
-            sessions = self._sessions[key] = Sessions(self._common, bearer, self._service(endpoint, bearer))
-        elif endpoint.alone is None and not endpoint.shows_all:
-            self._sessions[key] = self._sessions.pop(key)
-        else:
-            return sessions
-        chosen = [
-            each
-            for each in self._sessions
-            if each[1] is bearer and each[0].alone is None and not each[0].shows_all
-        ]
+        if (sessions := self._sessions.get(key)) is None:
+            sessions = Sessions(self._common, bearer, self._service(endpoint, bearer))
+            sessions.is_choice = endpoint.alone is None and not endpoint.shows_all
+        self._sessions.pop(key, None)
+        self._sessions[key] = sessions
+        chosen = [key for key, each in self._sessions.items() if key[1] is bearer and each.is_choice]
         for old in chosen[: max(0, len(chosen) - MAX_ENDPOINTS)]:
             self._sessions.pop(old).end_all()
         return sessions
@@ -147,7 +148,7 @@ class HttpEndpoints:
 
             server = self._endpoints.peer(endpoint)
             return EndpointService(server, bearer, lambda client: PeerFastPath(server, client).take)
-        return gateway_service(self._endpoints.gateway(endpoint), bearer)
+        return HttpPlaces(self._endpoints, endpoint, bearer).service
 
     def _check(self, endpoint: Endpoint, bearer: Bearer | None) -> None:
         """Check that an endpoint is there for a bearer.
@@ -165,6 +166,31 @@ class HttpEndpoints:
             near = nearest(name, names)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise EndpointError(f"No server {shown_name(cut(name, MAX_NAME_CHARS))}{hint}")
+
+
+class HttpPlaces:
+    """One endpoint, and beside it those with the servers of its clients' projects."""
+
+    def __init__(self, endpoints: Endpoints, endpoint: Endpoint, bearer: Bearer | None) -> None:
+        self.hub = endpoints.hub
+        self._endpoints = endpoints
+        self._endpoint = endpoint
+        self._bearer = bearer
+        self._of_projects: WeakValueDictionary[Endpoint, EndpointService] = WeakValueDictionary()
+        self.service = self._make(endpoint)
+
+    def service_for(self, client: ClientId) -> EndpointService:
+        """Return what serves a client at the endpoint where it belongs now."""
+        endpoint = self.hub.projects.endpoint_for(self._endpoint, client)
+        if endpoint == self._endpoint:
+            return self.service
+        found = self._of_projects.get(endpoint)
+        if found is None:
+            found = self._of_projects[endpoint] = self._make(endpoint)
+        return found
+
+    def _make(self, endpoint: Endpoint) -> EndpointService:
+        return gateway_service(self._endpoints.gateway(endpoint), self._bearer, self)
 
 
 def _endpoint_in(path: str, query: bytes) -> Endpoint | None:

@@ -16,12 +16,12 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from functools import partial
 from typing import Final, Protocol
 
 from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.gateway.frontends.http.exchange import EVENTS, Exchange, HeaderPairs
+from mcpx.core.gateway.frontends.http.exchange import EVENTS, HeaderPairs
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import Bytes, RequestId
 
@@ -77,16 +77,16 @@ class Stream:
         self.number = number
         self.answered = False
         self.kept = 0
-        self.exchange: Exchange | None = None
+        self.exchange: HttpExchange | None = None
         self.is_resumed = False
         """True if the exchange is of a client that came again."""
         self._events = events
 
-    def attach(self, exchange: Exchange, *, resumed: bool = False) -> None:
+    def attach(self, exchange: HttpExchange, *, resumed: bool = False) -> None:
         """Have an exchange, whose stream has begun, take what comes; an older one ends."""
         self.detach()
         self.exchange, self.is_resumed = exchange, resumed
-        exchange.on_gone(partial(self._left, exchange))
+        exchange.on_gone(self._left)
         self._events.silence.add(self)
 
     def detach(self) -> None:
@@ -96,10 +96,9 @@ class Stream:
         if exchange is not None:
             exchange.end()
 
-    def _left(self, exchange: Exchange) -> None:
-        if self.exchange is exchange:
-            self.exchange = None
-            self._events.silence.discard(self)
+    def _left(self) -> None:
+        self.exchange = None
+        self._events.silence.discard(self)
 
     def tick(self) -> None:
         """Keep the connection alive."""
@@ -179,6 +178,18 @@ class KeptEvents:
 class SessionEvents:
     """The streams of one session. `headers` are those of all its responses; `silence` keeps them alive."""
 
+    __slots__ = (
+        "_events",
+        "_headers",
+        "_kept",
+        "_prefix",
+        "_standing",
+        "_streams",
+        "bytes",
+        "last",
+        "silence",
+    )
+
     def __init__(self, kept: KeptEvents, silence: Ticker, headers: HeaderPairs = ()) -> None:
         self.bytes = 0
         self.last = 0
@@ -193,7 +204,7 @@ class SessionEvents:
 
     # --- streams
 
-    def begin(self, exchange: Exchange, *, primed: bool) -> Stream:
+    def begin(self, exchange: HttpExchange, *, primed: bool) -> Stream:
         """Begin the stream of a request; with an event without data, after which it can be resumed."""
         self.last += 1
         stream = self._streams[self.last] = Stream(self, self.last)
@@ -211,7 +222,7 @@ class SessionEvents:
             self._standing = self._streams[self.last] = Stream(self, self.last)
         return self._standing
 
-    def listen(self, exchange: Exchange) -> bool:
+    def listen(self, exchange: HttpExchange) -> bool:
         """Have an exchange take what the server sends by itself; False if there is one that does."""
         standing = self.standing
         if standing.exchange is not None and not standing.is_resumed:
@@ -220,7 +231,7 @@ class SessionEvents:
         standing.attach(exchange)  # a client that came again begins anew
         return True
 
-    def resume(self, last_event_id: str, exchange: Exchange) -> None:
+    def resume(self, last_event_id: str, exchange: HttpExchange) -> None:
         """Give a client what its stream has had since that event, and what comes, until its answer."""
         self._kept.expire()
         exchange.begin_events(self._headers)

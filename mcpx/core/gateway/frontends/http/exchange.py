@@ -1,27 +1,18 @@
-"""One HTTP request and its response, as the endpoints see it, whatever has parsed it and will write it.
-
-The endpoints of `/mcp` are given an `Exchange` once its request is whole and was let in: the head and the
-body came in time and within their bounds, `Host`, `Origin`, the token, and the `Content-Type` of a POST fit.
-They respond at once or later, by plain calls, which never wait and never raise because of the client: what
-goes to one that has left goes nowhere. An exchange that is cut off (its client left, its token ended, MCPX
-ends) is over for them when `on_gone` is called; what is still owed to the client is then said by whoever has
-cut it off.
-
-Two things are exchanges: a request on a connection of MCPX's own (`http_exchange`), and one that an ASGI
-application has taken on its way (`asgi.over_asgi`), as that of a replica does.
-"""
+"""What requests say in their heads, and what responses are made of: headers, refusals, events. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import Bytes
 
 HeaderPairs = tuple[tuple[bytes, bytes], ...]
+Pairs = list[tuple[bytes, bytes]]
 JSON: Final[HeaderPairs] = ((b"content-type", b"application/json"),)
 TEXT: Final[HeaderPairs] = ((b"content-type", b"text/plain; charset=utf-8"),)
 EVENTS: Final[HeaderPairs] = (
@@ -40,86 +31,6 @@ class Refusal(NamedTuple):
     status: int
     text: bytes
     headers: HeaderPairs = TEXT
-
-
-class Exchange(Protocol):
-    """A request that came whole, and the one response to it."""
-
-    method: str
-    path: str
-    """Decoded, without the query."""
-    query: bytes
-    """As it came, without the question mark."""
-    headers: Mapping[bytes, bytes]
-    """By their names in lower case; of one that came more than once, the last (see `repeated`)."""
-    body: bytes
-    bearer: Bearer | None
-    """The token with a name that let it in."""
-
-    @property
-    def repeated(self) -> bool:
-        """True if any header came more than once."""
-        ...
-
-    @property
-    def pairs(self) -> Iterable[tuple[bytes, bytes]]:
-        """All headers as they came, the names in lower case; looked at where one may have been repeated."""
-        ...
-
-    @property
-    def accepts(self) -> tuple[bool, bool]:
-        """Return if the client takes JSON, and if it takes a stream of events."""
-        ...
-
-    @property
-    def is_local(self) -> bool:
-        """True if it came from this machine, and was passed on by none of another."""
-        ...
-
-    @property
-    def is_over(self) -> bool:
-        """True if nothing more can be sent: the response is whole, or the exchange was cut off."""
-        ...
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        """Have this called, once, if the exchange is cut off before the response is whole.
-
-        A callback that was set before is called no more.
-        """
-        ...
-
-    def respond(self, status: int, headers: HeaderPairs = (), pieces: Iterable[Bytes] = ()) -> None:
-        """Send a whole response, with its length."""
-        ...
-
-    def begin_events(self, headers: HeaderPairs = EVENTS) -> None:
-        """Begin a response of 200 that is a stream of events."""
-        ...
-
-    def event(
-        self, pieces: Iterable[Bytes], *, event_id: str = "", retry_ms: int | None = None, lossy: bool = False
-    ) -> bool:
-        """Send an event of the stream, whose data is one JSON text in pieces, or nothing.
-
-        False if it was not sent: the exchange is over, or it is `lossy` and the client does not read.
-        """
-        ...
-
-    def comment(self) -> None:
-        """Send a comment of the stream, so that nobody on the way takes it for dead."""
-        ...
-
-    def end(self, pieces: Iterable[Bytes] | None = None, *, event_id: str = "") -> None:
-        """End the stream, with a last event if there are `pieces`, in one write."""
-        ...
-
-    async def wait_taken(self) -> None:
-        """Wait while the client leaves too much unread."""
-        ...
-
-
-Serve = Callable[[Exchange], None]
-"""Responds to an exchange, at once or later."""
 
 
 def as_event(pieces: Iterable[Bytes], event_id: str = "", retry_ms: int | None = None) -> bytes:
@@ -157,3 +68,53 @@ def prefers_events(accept: bytes) -> bool:
         if kind in weights and weight.replace(b".", b"", 1).isdigit():
             weights[kind] = float(weight) - place / 1e6
     return weights[b"text/event-stream"] > weights[b"application/json"]
+
+
+class RequestHead:
+    """The head of a request; one object for all of a connection that say the same but for their length."""
+
+    __slots__ = (
+        "accepts",
+        "bearer",
+        "headers",
+        "is_http_1_0",
+        "is_steady",
+        "keep_alive",
+        "method",
+        "more_headers",
+        "pairs",
+        "path",
+        "query",
+        "repeated",
+        "takes_json",
+        "target",
+    )
+
+    def __init__(
+        self, method: str, target: bytes, pairs: Pairs, *, is_http_1_0: bool, keep_alive: bool
+    ) -> None:
+        self.method = method
+        path, _, self.query = target.partition(b"?")
+        self.target = path
+        """The path as it came."""
+        self.path = unquote(path.decode("latin-1")) if b"%" in path else path.decode("latin-1")
+        """Decoded, without the query."""
+        self.pairs = pairs
+        """The headers as they came, their names in lower case."""
+        self.headers: Mapping[bytes, bytes] = dict(pairs)
+        """By their names; of one that came more than once, the last (see `repeated`)."""
+        self.repeated = len(self.headers) != len(pairs)
+        """True if any header came more than once."""
+        accept = b",".join([value for name, value in pairs if name == b"accept"])
+        self.accepts = accepted(accept)
+        """If the client takes JSON, and if it takes a stream of events."""
+        self.takes_json = self.accepts[0] and not prefers_events(accept)
+        """True if a single message is better sent as JSON than as an event."""
+        self.is_http_1_0 = is_http_1_0
+        self.keep_alive = keep_alive and not is_http_1_0
+        self.bearer: Bearer | None = None
+        """The token with a name that let it in."""
+        self.more_headers = b""
+        """Lines for the head of each response."""
+        self.is_steady = False
+        """True if it is let in for as long as its bearer is, whatever else happens."""

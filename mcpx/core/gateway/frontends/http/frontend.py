@@ -33,7 +33,7 @@ from mcpx.core.gateway.frontends.http.access import (
     claims_loopback,
     no_json,
 )
-from mcpx.core.gateway.frontends.http.asgi import over_asgi, serve_app, task_ended
+from mcpx.core.gateway.frontends.http.asgi import serve_app, task_ended
 from mcpx.core.gateway.frontends.http.connection import Shared
 from mcpx.core.gateway.frontends.http.endpoints import PATH, HttpEndpoints
 from mcpx.core.gateway.frontends.http.exchange import Refusal
@@ -200,6 +200,7 @@ class HttpFrontend:
         if self._cors is not None and (answer := self._cors.answer(exchange)) is not None:
             return answer
         if path == PATH or path.startswith(_BELOW):
+            exchange.head.is_steady = True
             return self._stranger(exchange) or no_json(exchange)
         if path not in self._monitoring.paths:
             return _NOT_FOUND
@@ -207,6 +208,10 @@ class HttpFrontend:
         if path == METRICS:
             return self._stranger(exchange)
         return self._places.refusal(exchange) if self._is_local else None
+
+    def is_valid(self, bearer: Bearer) -> bool:
+        """Return True if the token of a bearer still lets in."""
+        return self._bearers.is_valid(bearer)
 
     def _stranger(self, exchange: HttpExchange) -> Refusal | None:
         """Return the refusal of a request that has no token, or is from elsewhere."""
@@ -219,7 +224,7 @@ class HttpFrontend:
     def serve(self, exchange: HttpExchange) -> None:
         """Have a request that was let in served."""
         path = exchange.path
-        if path == PATH or path.startswith(_BELOW):
+        if exchange.head.is_steady:
             self._serve(exchange)
         elif self._page is not None and self._is_for_page(path):
             serve_app(self._page, exchange, self._tasks)
@@ -239,8 +244,7 @@ class HttpFrontend:
         forwarder = self._open_forwarder(replica.url, replica.secret)
         self._endpoints.hub.views.kept.seal = forwarder.seal_kept
         await stack.enter_async_context(forwarder.running())
-        app = forwarder.around(over_asgi(self._served.serve))
-        self._serve = lambda exchange: serve_app(app, exchange, self._tasks)
+        self._serve = forwarder.around(self._served.serve)
 
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""

@@ -1,25 +1,28 @@
-"""A request on a connection of MCPX's own, and the response, as it is written.
+"""A request on a connection, and its response, as the endpoints see it.
+
+The endpoints of `/mcp` are given an `HttpExchange` once its request is whole and was let in: the head and the
+body came in time and within their bounds, `Host`, `Origin`, the token, and the `Content-Type` of a POST fit.
+They respond at once or later, by plain calls, which never wait and never raise because of the client: what
+goes to one that has left goes nowhere. An exchange that is cut off (its client left, its token ended, MCPX
+ends) is over for them when `on_gone` is called. What is still owed to the client of a call, whose outcome is
+unknown then, `cut_off` says.
 
 A response goes out as few writes as it can be: what is put in one turn of the loop is one system call. One
-without a length is sent in chunks; to a client of HTTP/1.0, until the end of its connection. An exchange that
-is cut off owes an error to the client of a call, whose outcome is unknown then; `cut_off` says so.
+without a length is sent in chunks; to a client of HTTP/1.0, until the end of its connection.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, Protocol
-from urllib.parse import unquote
 
 import msgspec
 from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.config.urls import is_loopback
-from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.frontends.http.exchange import (
     COMMENT,
     EVENTS,
@@ -27,8 +30,9 @@ from mcpx.core.gateway.frontends.http.exchange import (
     PEERS,
     TEXT,
     HeaderPairs,
+    Pairs,
     Refusal,
-    accepted,
+    RequestHead,
     as_event,
 )
 from mcpx.core.servers.call_errors import FAILURE_KEY
@@ -38,13 +42,15 @@ from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import Code, Outcome
 
 Address = tuple[str, int]
-Pairs = list[tuple[bytes, bytes]]
+Pieces = tuple[Bytes, ...]
 LISTEN: Final = b"subscriptions/listen"
 MAX_NOTED_BYTES: Final = 65536  # of a body, in which the id of a request that is cut off is looked for
 MCPX_ENDS: Final = "MCPX ends; what was begun may or may not have taken effect"
 _FAILED: Final = "MCPX failed; its log says more. What was begun may or may not have taken effect"
 _METHOD: Final = b"mcp-method"
+_OK: Final = 200
 _NO_CONTENT: Final = frozenset({204, 304})
+_LINE_END: Final = b"}\n"
 
 
 class Carrier(Protocol):
@@ -66,6 +72,11 @@ class Carrier(Protocol):
     @property
     def ends(self) -> tuple[Address | None, Address | None]:
         """The addresses of the client and of this side; None for those of a client that has left."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """True if the client is on this machine."""
         ...
 
     @property
@@ -97,78 +108,63 @@ class HttpExchange:
         "_begun",
         "_carrier",
         "_gone",
-        "_is_http_1_0",
         "_is_over",
         "bearer",
         "body",
         "counted",
+        "head",
         "headers",
         "in_chunks",
+        "is_from_afar",
         "keep_alive",
         "method",
-        "more_headers",
-        "pairs",
         "path",
-        "query",
         "refusal",
-        "target",
+        "rewrite",
     )
 
-    def __init__(
-        self,
-        carrier: Carrier,
-        method: str,
-        target: bytes,
-        pairs: Pairs,
-        *,
-        is_http_1_0: bool,
-        keep_alive: bool,
-    ) -> None:
-        path, _, self.query = target.partition(b"?")
-        self.path = unquote(path.decode("latin-1")) if b"%" in path else path.decode("latin-1")
-        self.method = method
-        self.target = path
-        """The path as it came."""
-        self.pairs = pairs
-        """The headers as they came, their names in lower case."""
-        self.headers: Mapping[bytes, bytes] = dict(pairs)
+    def __init__(self, carrier: Carrier, head: RequestHead) -> None:
+        self.head = head
+        self.method = head.method
+        self.path = head.path
+        self.headers = head.headers
         self.body = b""
-        self.bearer: Bearer | None = None
+        self.bearer = head.bearer
+        """The token with a name that let it in."""
         self.refusal: Refusal | None = None
         """The response in the place of the endpoint's."""
-        self.more_headers = b""
-        """Lines for the head of the response."""
         self.counted = 0
         """Bytes of the body in the sum of all."""
-        self.keep_alive = keep_alive and not is_http_1_0
+        self.keep_alive = head.keep_alive
         self.in_chunks = False
-        self._is_http_1_0 = is_http_1_0
+        self.is_from_afar = False
+        """True if it was passed on for a client that is not on this machine."""
+        self.rewrite: Callable[[bytes], bytes] | None = None
+        """Changes each part of the response's body before it is sent."""
         self._carrier = carrier
         self._gone: Callable[[], None] | None = None
         self._begun: bytes | None = None  # the content type of the response
         self._is_over = False
 
     @property
+    def query(self) -> bytes:
+        """As it came, without the question mark."""
+        return self.head.query
+
+    @property
     def repeated(self) -> bool:
         """True if any header came more than once."""
-        return len(self.headers) != len(self.pairs)
+        return self.head.repeated
 
     @property
-    def accepts(self) -> tuple[bool, bool]:
-        """Return if the client takes JSON, and if it takes a stream of events."""
-        if self.repeated:
-            return accepted(b",".join(value for name, value in self.pairs if name == b"accept"))
-        return accepted(self.headers.get(b"accept", b""))
-
-    @property
-    def ends(self) -> tuple[Address | None, Address | None]:
-        """The addresses of the client and of this side."""
-        return self._carrier.ends
+    def pairs(self) -> Pairs:
+        """All headers as they came, the names in lower case."""
+        return self.head.pairs
 
     @property
     def is_local(self) -> bool:
         """True if it came from this machine."""
-        return all(end is not None and is_loopback(end[0]) for end in self.ends)
+        return not self.is_from_afar and self._carrier.is_local
 
     @property
     def carrier(self) -> Carrier:
@@ -202,12 +198,25 @@ class HttpExchange:
         if self._is_over:
             return
         body = [*pieces]
+        if self.rewrite is not None:
+            body = [self.rewrite(b"".join(body))]
         head = self._head(status, headers, sum(map(len, body)))
         if self.method == "HEAD":
             self._carrier.send(head)
         else:
             self._carrier.send(head, *body)
-        self._finish()
+        if not self._is_over:  # else the connection has ended with what was sent
+            self._is_over, self._gone = True, None
+            self._carrier.finished(closes=not self.keep_alive)
+
+    def respond_message(self, pieces: Pieces, headers: HeaderPairs = (), status: int = _OK) -> None:
+        """Respond with one message: as JSON, or as one event where the client would rather have that."""
+        if pieces[-1] == _LINE_END:
+            pieces = (*pieces[:-1], b"}")
+        if self.head.takes_json or status != _OK:
+            self.respond(status, JSON + headers, pieces)
+        else:
+            self.respond(status, EVENTS + headers, (as_event(pieces),))
 
     def respond_with(self, refusal: Refusal) -> None:
         """Send a whole response that is a text."""
@@ -219,7 +228,7 @@ class HttpExchange:
             return
         self._carrier.send(self._head(status, headers, length))
         if self.is_listening:  # for long, and thousands do: it needs nothing of its request any more
-            self.pairs, self.headers = [], {_METHOD: LISTEN}
+            self.head, self.headers = _LISTENING, _LISTENING.headers
 
     def put(self, *pieces: Bytes) -> bool:
         """Send a part of the body; false if nothing more can be sent."""
@@ -235,11 +244,13 @@ class HttpExchange:
         self._put(pieces)
         if self.in_chunks and self.method != "HEAD":
             self._carrier.send(b"0\r\n\r\n")
-        self._finish()
+        if not self._is_over:
+            self._is_over, self._gone = True, None
+            self._carrier.finished(closes=not self.keep_alive or self._carrier.is_last)
 
     def begin_events(self, headers: HeaderPairs = EVENTS) -> None:
         """Begin a stream of events."""
-        self.begin(200, headers)
+        self.begin(_OK, headers)
 
     def event(
         self, pieces: Iterable[Bytes], *, event_id: str = "", retry_ms: int | None = None, lossy: bool = False
@@ -268,12 +279,9 @@ class HttpExchange:
         if self._begun is not None:
             raise RuntimeError("a response that has begun cannot begin again")
         self._begun = headers[0][1] if headers else b""
-        lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-        if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
-            raise ValueError("a header of the response holds the end of a line")
         if length is not None:
             framing = b"" if status in _NO_CONTENT else b"content-length: %d\r\n" % length
-        elif self._is_http_1_0:
+        elif self.head.is_http_1_0:
             framing = b""
         else:
             self.in_chunks = True
@@ -281,9 +289,12 @@ class HttpExchange:
         if not self.keep_alive or self._carrier.is_last:
             self.keep_alive = False
             framing += b"connection: close\r\n"
-        return b"%b%b%b%b%b\r\n" % (_status_line(status), _date(), lines, self.more_headers, framing)
+        begin, date = _status_line(status), _date(int(time.time()))
+        return b"%b%b%b%b%b\r\n" % (begin, date, _lines(headers), self.head.more_headers, framing)
 
     def _put(self, pieces: tuple[Bytes, ...]) -> None:
+        if self.rewrite is not None:
+            pieces = (self.rewrite(b"".join(pieces)),)
         length = sum(map(len, pieces))
         if length == 0 or self.method == "HEAD":
             return
@@ -291,13 +302,6 @@ class HttpExchange:
             self._carrier.send(b"%x\r\n" % length, *pieces, b"\r\n")
         else:
             self._carrier.send(*pieces)
-
-    def _finish(self) -> None:
-        if self._is_over:  # the connection has ended with what was sent
-            return
-        self._is_over = True
-        self._gone = None
-        self._carrier.finished(closes=not self.keep_alive or self._carrier.is_last)
 
     # --- its end before its time
 
@@ -351,6 +355,10 @@ class HttpExchange:
             return None
 
 
+_LISTENING: Final = RequestHead("GET", b"", [(_METHOD, LISTEN)], is_http_1_0=False, keep_alive=True)
+"""In the place of the head of a request on which a client listens."""
+
+
 @lru_cache(maxsize=64)
 def _status_line(status: int) -> bytes:
     try:
@@ -360,11 +368,14 @@ def _status_line(status: int) -> bytes:
     return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
 
-def _date() -> bytes:
-    """The line of a response that has the time, which is made once a second."""
-    return _date_at(int(time.time()))
+@lru_cache(maxsize=256)
+def _lines(headers: HeaderPairs) -> bytes:
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
+        raise ValueError("a header of the response holds the end of a line")
+    return lines
 
 
 @lru_cache(maxsize=1)
-def _date_at(seconds: int) -> bytes:
+def _date(seconds: int) -> bytes:
     return b"date: %b\r\n" % formatdate(seconds, usegmt=True).encode()

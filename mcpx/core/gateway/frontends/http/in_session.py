@@ -13,9 +13,10 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.gateway.frontends.http.events import SessionEvents, Stream, Ticker
-from mcpx.core.gateway.frontends.http.exchange import JSON, PEERS, Exchange, HeaderPairs
-from mcpx.core.gateway.frontends.http.posted import PATIENCE, Common, Posted, respond
+from mcpx.core.gateway.frontends.http.events import SessionEvents, Stream
+from mcpx.core.gateway.frontends.http.exchange import JSON, PEERS, HeaderPairs
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
+from mcpx.core.gateway.frontends.http.posted import PATIENCE, Common, Posted
 from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import Batch
@@ -40,15 +41,16 @@ def _ended(path: str) -> bytes:
 class InSession(Posted):
     """A request of a session, or a batch of them, which has no id of its own."""
 
-    __slots__ = ("_session", "_stream")
+    __slots__ = ("_session", "_stream", "_ticker")
 
     def __init__(
-        self, session: Asked, exchange: Exchange, request_id: RequestId, *, is_batch: bool = False
+        self, session: Asked, exchange: HttpExchange, request_id: RequestId, *, is_batch: bool = False
     ) -> None:
         super().__init__(session.common, exchange, request_id)
         self._session = session
         self._stream: Stream | None = None
         self._ticks = 1 - PATIENCE if is_batch else 0
+        self._ticker = session.common.patience if is_batch else session.common.soon
         self._ticker.add(self)
 
     @property
@@ -57,13 +59,9 @@ class InSession(Posted):
         return self._session.outgoing if self._may_stream else None
 
     @property
-    def _ticker(self) -> Ticker:
-        return self._common.soon if self._ticks >= 0 else self._common.patience
-
-    @property
     def _may_stream(self) -> bool:
         """True if the client takes events, and is there: one that got none cannot come again for others."""
-        return self._stream is not None or (self.exchange.accepts[1] and not self.exchange.is_over)
+        return self._stream is not None or (self.exchange.head.accepts[1] and not self.exchange.is_over)
 
     def tick(self) -> None:
         """Begin the stream, where there was time enough for an answer without one."""
@@ -98,7 +96,7 @@ class InSession(Posted):
             return
         self._ticker.discard(self)
         if pieces:
-            respond(self.exchange, pieces, self._session.headers)
+            self.exchange.respond_message(pieces, self._session.headers)
         else:  # a batch without requests
             self.exchange.respond(_ACCEPTED, JSON + self._session.headers)
 
@@ -174,9 +172,8 @@ class Asked:
         return bool(self.open) or (self._events is not None and self._events.is_followed)
 
     def over(self, posted: InSession) -> None:
-        """A request is answered."""
-        if self.open.get(posted.id) is posted:
-            del self.open[posted.id]
+        """Take note that a request is answered."""
+        raise NotImplementedError
 
     def say(self, *pieces: Bytes, lossy: bool = False) -> None:
         """Send a message outside of all requests."""

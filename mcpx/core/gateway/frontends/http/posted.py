@@ -24,14 +24,7 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
 from mcpx.core.gateway.frontends.http.events import KeptEvents, Ticker
-from mcpx.core.gateway.frontends.http.exchange import (
-    EVENTS,
-    JSON,
-    Exchange,
-    HeaderPairs,
-    as_event,
-    prefers_events,
-)
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import LOSSY
 from mcpx.core.wire.enclosed import encode_restored
@@ -43,7 +36,6 @@ PING_S: Final = 15.0  # of silence in a response, after which a proxy may end it
 SOON_S: Final = 0.1  # before a request of a session has a stream; up to twice that
 PATIENCE: Final = 3  # ticks of silence before a request without a session, or a batch, has a stream
 _OK: Final = 200
-_LINE_END: Final = b"}\n"
 _ERROR: Final = b'"error":'
 
 
@@ -91,7 +83,7 @@ class Posted:
     outgoing: Outgoing | None = None
     """The requests to the client; None for one that cannot be asked."""
 
-    def __init__(self, common: Common, exchange: Exchange, request_id: RequestId) -> None:
+    def __init__(self, common: Common, exchange: HttpExchange, request_id: RequestId) -> None:
         self.id = request_id
         self.exchange = exchange
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
@@ -187,25 +179,12 @@ def status_of(pieces: tuple[Bytes, ...]) -> int:
         return _OK
 
 
-def respond(
-    exchange: Exchange, pieces: tuple[Bytes, ...], headers: HeaderPairs = (), status: int = _OK
-) -> None:
-    """Respond with one message: as JSON, or as one event where the client would rather have that."""
-    if pieces[-1] == _LINE_END:
-        pieces = (*pieces[:-1], b"}")
-    takes_json = exchange.accepts[0] and not prefers_events(exchange.headers.get(b"accept", b""))
-    if takes_json or status != _OK:
-        exchange.respond(status, JSON + headers, pieces)
-    else:
-        exchange.respond(status, EVENTS + headers, [as_event(pieces)])
-
-
 class Sessionless(Posted):
     """A request of 2026-07-28. A client that leaves has it cancelled."""
 
     __slots__ = ("_is_stream",)
 
-    def __init__(self, common: Common, exchange: Exchange, request_id: RequestId) -> None:
+    def __init__(self, common: Common, exchange: HttpExchange, request_id: RequestId) -> None:
         super().__init__(common, exchange, request_id)
         self._is_stream = False
         exchange.on_gone(self._gone)
@@ -226,7 +205,7 @@ class Sessionless(Posted):
 
     def _begin(self) -> bool:
         """Make the response a stream; False if it cannot be one."""
-        if not self._is_stream and self.exchange.accepts[1]:
+        if not self._is_stream and self.exchange.head.accepts[1]:
             self._is_stream = True
             self.exchange.begin_events()
         return self._is_stream
@@ -242,9 +221,4 @@ class Sessionless(Posted):
         if self._is_stream:
             exchange.end(pieces)
         else:
-            respond(exchange, pieces, status=status_of(pieces))
-        exchange.on_gone(_forgotten)  # which would lead here
-
-
-def _forgotten() -> None:
-    """Take the place of a callback, so that what it leads to is free at once."""
+            exchange.respond_message(pieces, status=status_of(pieces))

@@ -5,17 +5,23 @@ refused (two lengths, a length and chunks, folded or bare lines, white space bef
 and nothing behind it is read. The site looks at a request as soon as its head is there, so that nobody waits
 for the body of one that is not let in. A request to change the protocol is read as one that does not ask for
 that.
+
+Clients send the same head again and again. One that was read, and let in, stands for the next that is the
+same byte for byte but for the digits of its length, if it begins where a request must, and its body is all
+there: what the parser would say of it is known.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol
+import re
+from typing import Final, Literal, NamedTuple, Protocol
 
 import structlog
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mcpx.core.gateway.frontends.http.exchange import Refusal
-from mcpx.core.gateway.frontends.http.http_exchange import Carrier, HttpExchange, Pairs
+from mcpx.core.gateway.clients.identity import Bearer
+from mcpx.core.gateway.frontends.http.exchange import Pairs, Refusal, RequestHead
+from mcpx.core.gateway.frontends.http.http_exchange import Carrier, HttpExchange
 from mcpx.core.telemetry.contained import contain
 
 log = structlog.get_logger()
@@ -25,6 +31,9 @@ MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the 
 _ONCE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"transfer-encoding"})
 _LENGTH: Final = b"content-length"
 _ENCODING: Final = b"transfer-encoding"
+_LENGTH_LINE: Final = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
+_MAX_DIGITS: Final = 9
+_NO_HEAD: Final = RequestHead("GET", b"/", [], is_http_1_0=False, keep_alive=False)
 _MALFORMED: Final = Refusal(400, b"Invalid HTTP request received.")
 _NO_HOST: Final = Refusal(400, b"A request names its Host, once")
 _TWICE: Final = Refusal(400, b"A header stands there twice")
@@ -43,9 +52,21 @@ class Site(Protocol):
         """Return the refusal of a request by its head; None for one that is let in."""
         ...
 
+    def is_valid(self, bearer: Bearer) -> bool:
+        """Return True if a bearer still lets in: all there is to look at for a head that is steady."""
+        ...
+
     def serve(self, exchange: HttpExchange) -> None:
         """Respond to a request that is whole, at once or later."""
         ...
+
+
+class _Known(NamedTuple):
+    """A head that was let in, as it came: before the digits of its length, and behind them."""
+
+    before: bytes
+    behind: bytes
+    head: RequestHead
 
 
 class Bodies:
@@ -79,6 +100,7 @@ class RequestReader:
         "_body",
         "_carrier",
         "_head_bytes",
+        "_known",
         "_pairs",
         "_parser",
         "_site",
@@ -107,6 +129,7 @@ class RequestReader:
         self._site = site
         self._bodies = bodies
         self._parser: HttpRequestParser | None = None  # while there is something to read
+        self._known: _Known | None = None
         self._target = b""
         self._pairs: Pairs = []
         self._head_bytes = 0  # of one that has not come in one piece
@@ -114,9 +137,16 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         """Read more."""
-        if self.part == "head":
-            self._head_bytes += len(data)
-        self._parse(data)
+        if self.part is None:
+            if self._known is not None and self._is_known(data, *self._known):
+                return
+            self._parse(data)
+            if len(self.waiting) == 1 and self.waiting[0].head.is_steady:
+                self._known = _known(data, self.waiting[0])
+        else:
+            if self.part == "head":
+                self._head_bytes += len(data)
+            self._parse(data)
         if self.incoming is not None:
             if not self._bodies.count(self.incoming, len(data)):
                 log.warning("http.bodies_full", bytes=self._bodies.bytes)
@@ -137,7 +167,7 @@ class RequestReader:
         """Take nothing more; respond with this to what is coming, after what came before."""
         exchange = self.incoming
         if exchange is None:
-            exchange = HttpExchange(self._carrier, "GET", b"/", [], is_http_1_0=False, keep_alive=False)
+            exchange = HttpExchange(self._carrier, _NO_HEAD)
         exchange.refusal, exchange.keep_alive = refusal, False
         self.waiting.append(exchange)
         self.incoming, self._body, self.part = None, b"", None
@@ -146,7 +176,26 @@ class RequestReader:
     def rest(self) -> None:
         """Hold no more than is needed to wait for the next request, if nothing of it has come."""
         if self.part is None:
-            self._parser = None
+            self._parser = self._known = None
+
+    def _is_known(self, data: bytes, before: bytes, behind: bytes, head: RequestHead) -> bool:
+        """Take one whole request with a head that is known; False if it is anything else."""
+        if not data.startswith(before):
+            return False
+        at = len(before)
+        end = data.find(b"\r", at, at + _MAX_DIGITS + 1)
+        digits = data[at:end]
+        if not digits.isdigit() or end < at or not data.startswith(behind, end):
+            return False
+        start, length = end + len(behind), int(digits)
+        if len(data) - start != length or length > self._bodies.limit:
+            return False
+        if head.bearer is not None and not self._site.is_valid(head.bearer):
+            return False
+        exchange = HttpExchange(self._carrier, head)
+        exchange.body = data[start:]
+        self.waiting.append(exchange)
+        return True
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
@@ -200,12 +249,11 @@ class RequestReader:
             return
         version, pairs = parser.get_http_version(), self._pairs
         method, keeps = parser.get_method().decode(), parser.should_keep_alive()
-        exchange = HttpExchange(
-            self._carrier, method, self._target, pairs, is_http_1_0=version != "1.1", keep_alive=keeps
-        )
+        head = RequestHead(method, self._target, pairs, is_http_1_0=version != "1.1", keep_alive=keeps)
+        exchange = HttpExchange(self._carrier, head)
         self.incoming, self.part, self.is_new = exchange, "body", False
         self._head_bytes, self._pairs = 0, []
-        if (problem := _misread(exchange, version)) is not None:
+        if (problem := _misread(head, version)) is not None:
             self.refuse(problem)
             return
         exchange.refusal = refusal = self._site.look(exchange) or self._too_long(exchange)
@@ -247,13 +295,27 @@ def _is_large(exchange: HttpExchange) -> bool:
     return _ENCODING in headers or b"expect" in headers or int(headers.get(_LENGTH, b"0")) > MIN_COUNTED_BYTES
 
 
-def _misread(exchange: HttpExchange, version: str) -> Refusal | None:
+def _known(data: bytes, exchange: HttpExchange) -> _Known | None:
+    """The head of a request that was all of `data`; None where the next one might be read otherwise."""
+    head = exchange.head
+    end = data.find(b"\r\n\r\n")
+    length = _LENGTH_LINE.search(data, 0, end + 2)
+    if length is None or not len(exchange.body) == len(data) - end - 4 == int(length[1]):
+        return None
+    if exchange.refusal is not None or not exchange.keep_alive:
+        return None
+    if data.count(b"\r\n", 0, end) != len(head.pairs):  # it was not read as it stands
+        return None
+    return _Known(data[: length.start(1)], data[length.end(1) : end + 4], head)
+
+
+def _misread(head: RequestHead, version: str) -> Refusal | None:
     """The refusal of what others might read in another way, or what is not served at all."""
-    headers = exchange.headers
+    headers = head.headers
     if version not in {"1.1", "1.0"}:
         return _OTHER_VERSION
-    if exchange.repeated:
-        names = [name for name, _ in exchange.pairs if name in _ONCE]
+    if head.repeated:
+        names = [name for name, _ in head.pairs if name in _ONCE]
         if len(names) != len(set(names)):
             return _TWICE
     if b"host" not in headers and version == "1.1":

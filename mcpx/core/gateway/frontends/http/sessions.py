@@ -12,6 +12,7 @@ as bytes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -23,7 +24,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.frontends.http.bodies import read_message, refuse, refuse_body
-from mcpx.core.gateway.frontends.http.exchange import JSON, Exchange
+from mcpx.core.gateway.frontends.http.exchange import JSON
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.gateway.frontends.http.in_session import Asked, BatchMember, InSession
 from mcpx.core.gateway.frontends.http.posted import Common, Posted, Sessionless
 from mcpx.core.telemetry.contained import contain
@@ -62,7 +64,7 @@ class Client(Protocol):
         """Serve a request; `posted` must get its answer, now or later."""
         ...
 
-    def notice(self, exchange: Exchange, message: RPCMessage, /) -> None:
+    def notice(self, exchange: HttpExchange, message: RPCMessage, /) -> None:
         """Take a notification."""
         ...
 
@@ -94,18 +96,24 @@ class Session(Asked):
         self.client = sessions.service.open(self)
         self.idle = 0
         """How often it was found idle, one time after the other."""
+        self._is_agreed = False  # on a revision
         self._sessions = sessions
 
     def over(self, posted: InSession) -> None:
         """A request is answered; a session whose `initialize` has failed is none."""
-        super().over(posted)
+        if self.open.get(posted.id) is posted:
+            del self.open[posted.id]
+            if not self.open:
+                self.open.clear()  # which frees what it has grown to: a session may be idle for long
         self.idle = 0
+        if self._is_agreed:
+            return
         version = self.client.version
         if version is None:
             self.headers = ()
             self._sessions.end(self)
         else:
-            self.is_primed = version >= PRIMED_FROM
+            self._is_agreed, self.is_primed = True, version >= PRIMED_FROM
 
 
 class Sessions:
@@ -115,6 +123,8 @@ class Sessions:
         self.common = common
         self.bearer = bearer
         self.service = service
+        self.is_choice = False
+        """True if the endpoint shows a choice of the servers, of which there may be any number."""
         self._sessions: dict[str, Session] = {}
 
     def __len__(self) -> int:
@@ -141,18 +151,26 @@ class Sessions:
 
     # --- requests
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: HttpExchange, *, is_checked: bool = False) -> None:
         """Serve a request. Never raises."""
+        headers = exchange.headers
+        version, session_id, session = headers.get(VERSION), headers.get(SESSION), None
         try:
-            if len(exchange.body) > LARGE_BYTES:
-                self.common.spawn(self._serve_large, exchange)
+            if len(exchange.body) > LARGE_BYTES and not is_checked:
+                self.common.spawn(self._check_large, exchange)
+            elif version is not None and version not in _HANDSHAKE:
+                self._serve_sessionless(exchange)
+            elif session_id is not None and (session := self._used(session_id)) is None:
+                refuse(exchange, 404, "Session not found")
+            elif exchange.method == "POST":
+                self._post(exchange, session)
             else:
-                self._serve(exchange)
+                self._follow(exchange, session)
         except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
             contain(error, "request")
             refuse(exchange, 500, "MCPX failed while it read this request", code=INTERNAL_ERROR)
 
-    async def _serve_large(self, exchange: Exchange) -> None:
+    async def _check_large(self, exchange: HttpExchange) -> None:
         body, work = exchange.body, 0
         for at in range(0, len(body), LARGE_BYTES):
             work += work_of(body[at : at + LARGE_BYTES])
@@ -160,32 +178,20 @@ class Sessions:
         if takes_long(body, work):
             refuse_body(exchange, malformed.invalid(body, TOO_DENSE), 413)
         else:
-            self._serve(exchange)
+            self.serve(exchange, is_checked=True)
 
-    def _serve(self, exchange: Exchange) -> None:
-        headers = exchange.headers
-        version = headers.get(VERSION)
-        if version is not None and version not in _HANDSHAKE:
-            self._serve_sessionless(exchange)
-            return
-        session_id = headers.get(SESSION)
-        session = None
-        if session_id is not None:
-            session = self._sessions.get(session_id.decode("latin-1"))
-            if session is None:
-                refuse(exchange, 404, "Session not found")
-                return
+    def _used(self, session_id: bytes) -> Session | None:
+        """The session of that id, which is not idle now."""
+        session = self._sessions.get(session_id.decode("latin-1"))
+        if session is not None:
             session.idle = 0
-        if exchange.method == "POST":
-            self._post(exchange, session)
-        else:
-            self._follow(exchange, session)
+        return session
 
-    def _follow(self, exchange: Exchange, session: Session | None) -> None:
+    def _follow(self, exchange: HttpExchange, session: Session | None) -> None:
         """Serve a stream, or the end of a session."""
         if exchange.method not in {"GET", "DELETE"}:
             refuse(exchange, 405, "Method Not Allowed", headers=_ALLOW)
-        elif exchange.method == "GET" and not exchange.accepts[1]:
+        elif exchange.method == "GET" and not exchange.head.accepts[1]:
             refuse(exchange, 406, "Not Acceptable: Client must accept text/event-stream")
         elif session is None:
             refuse(exchange, 400, "Bad Request: Missing session ID")
@@ -197,11 +203,11 @@ class Sessions:
         elif not session.events.listen(exchange):
             refuse(exchange, 409, "Conflict: Only one SSE stream is allowed per session")
 
-    def _post(self, exchange: Exchange, session: Session | None) -> None:
-        if not any(exchange.accepts):
+    def _post(self, exchange: HttpExchange, session: Session | None) -> None:
+        if not any(exchange.head.accepts):
             refuse(exchange, 406, "Not Acceptable: Client must accept application/json or text/event-stream")
             return
-        message = read_message(exchange, lambda lines: self._take_batch(exchange, session, lines))
+        message = read_message(exchange, partial(self._take_batch, exchange, session))
         if message is None:
             return
         if message.method is None:
@@ -217,9 +223,10 @@ class Sessions:
                 exchange.respond(202, JSON + session.headers)
                 self._notice(exchange, session, message)
         elif session is not None or (session := self._opened(exchange, message)) is not None:
-            self._take(session, InSession(session, exchange, message.id), message)
+            session.open[message.id] = posted = InSession(session, exchange, message.id)
+            _take(session.client, posted, message)
 
-    def _opened(self, exchange: Exchange, message: RPCMessage) -> Session | None:
+    def _opened(self, exchange: HttpExchange, message: RPCMessage) -> Session | None:
         """Open a session for `initialize`; None if there can be none."""
         if message.method != INITIALIZE:
             refuse(exchange, 400, "Bad Request: Missing session ID")
@@ -233,12 +240,7 @@ class Sessions:
         return session
 
     @staticmethod
-    def _take(session: Session, posted: InSession, message: RPCMessage) -> None:
-        session.open[posted.id] = posted
-        _take(session.client, posted, message)
-
-    @staticmethod
-    def _notice(exchange: Exchange, session: Session, message: RPCMessage) -> None:
+    def _notice(exchange: HttpExchange, session: Session, message: RPCMessage) -> None:
         try:
             if message.method == "notifications/progress":
                 session.outgoing.take_progress(message.params)
@@ -253,7 +255,7 @@ class Sessions:
 
     # --- batches
 
-    def _take_batch(self, exchange: Exchange, session: Session | None, lines: list[bytes]) -> None:
+    def _take_batch(self, exchange: HttpExchange, session: Session | None, lines: list[bytes]) -> None:
         """Serve a batch, or refuse it as a whole."""
         problem = batch.NOT_IN_REVISION
         if session is not None and session.client.version == batch.BATCH_REVISION:
@@ -286,15 +288,16 @@ class Sessions:
         elif message.id is None:
             self._notice(carrier.exchange, session, message)
         else:
-            self._take(session, BatchMember(session, carrier, whole, message.id), message)
+            session.open[message.id] = member = BatchMember(session, carrier, whole, message.id)
+            _take(session.client, member, message)
 
     # --- requests without a session
 
-    def _serve_sessionless(self, exchange: Exchange) -> None:
+    def _serve_sessionless(self, exchange: HttpExchange) -> None:
         if exchange.method != "POST":
             exchange.respond(405, ((b"allow", b"POST"),))
             return
-        if not any(exchange.accepts):
+        if not any(exchange.head.accepts):
             exchange.respond(406)
             return
         message = read_message(exchange, lambda _lines: refuse(exchange, 400, _ONE_MESSAGE))
@@ -304,7 +307,7 @@ class Sessions:
             refuse(exchange, 400, _ONE_MESSAGE)
         elif message.id is None:
             self.service.sessionless.notice(exchange, message)
-        elif message.method == LISTEN and not exchange.accepts[1]:
+        elif message.method == LISTEN and not exchange.head.accepts[1]:
             exchange.respond(406)
         else:
             _take(self.service.sessionless, Sessionless(self.common, exchange, message.id), message)

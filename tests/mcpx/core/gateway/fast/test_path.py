@@ -172,7 +172,7 @@ async def answers(hub, *, fast, modern, name):
 async def test_both_paths_give_the_same_answers(modern, name):
     with anyio.fail_after(50):
         async with open_hub(config_of("tools", "knowledge")) as hub:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             slow = await answers(hub, fast=False, modern=modern, name=name)
             calls_before = hub.upstreams["tools"].counters.calls
             counted = [2 * number for number in counted_calls(hub)]
@@ -205,7 +205,7 @@ SLIPS = [
 async def test_a_call_that_is_nearly_right_is_answered_as_the_right_one_with_the_fast_path_and_without():
     with anyio.fail_after(50):
         async with open_hub(config_of("tools", "knowledge")) as hub:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             for fast in (True, False):
                 async with served(hub, fast=fast) as client:
                     await shake_hands(client, "somebody")
@@ -224,7 +224,7 @@ async def test_progress_and_cancellation_take_the_fast_path_too():
             open_hub(config_of("tools")) as hub,
             served(hub, fast=True) as client,
         ):
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             await shake_hands(client, "somebody")
             slow = {"server_name": "tools", "tool_name": "slow", "arguments": {"seconds": 0.3}}
             await client.ask(
@@ -259,7 +259,7 @@ LARGE = "mcpx.core.gateway.fast.path.LARGE_BYTES"
 async def test_calls_that_a_worker_takes_apart_have_the_same_answers(modern, monkeypatch):
     with anyio.fail_after(50):
         async with open_hub(config_of("tools", "knowledge")) as hub:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             slow = await answers(hub, fast=False, modern=modern, name="somebody")
             monkeypatch.setattr(LARGE, 0)
             apart, take = [], FastPath._take_call
@@ -275,7 +275,7 @@ async def test_large_arguments_reach_their_tool_and_broken_ones_are_refused():
     text = "[[1]]," * 600_000
     with anyio.fail_after(50):
         async with open_hub(config_of("tools")) as hub, served(hub, fast=True, limit=8 << 20) as client:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             await shake_hands(client, "somebody")
             call = {"server_name": "tools", "tool_name": "fail", "arguments": {"message": text}}
             answer = await client.ask("tools/call", {"name": "exec", "arguments": call})
@@ -294,7 +294,7 @@ async def test_a_call_is_cancelled_while_a_worker_takes_it_apart(monkeypatch):
     monkeypatch.setattr(LARGE, 0)
     with anyio.fail_after(50):
         async with open_hub(config_of("tools")) as hub, served(hub, fast=True) as client:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             await shake_hands(client, "somebody")
             line = {"jsonrpc": "2.0", "id": 99, "method": "tools/call"}
             line["params"] = {"name": "exec", "arguments": EXACT}

@@ -106,7 +106,7 @@ async def test_every_row_can_be_read_over_a_stream(modern, fast, rows):
         budget = 8000 if rows == SOME else 40_000
         config = config_of({"t": SERVER}, result_token_budget=budget)
         async with open_hub(config) as hub, served(hub, fast=fast) as client:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             caller = await Caller(client, modern=modern).open()
             table = {"server_name": "t", "tool_name": "table", "arguments": {"rows": rows}}
             first = (await caller.call("exec", **table))["content"]
@@ -129,7 +129,7 @@ async def test_both_paths_give_the_same_pages(modern, name, policy, calls):
     answers = {}
     with anyio.fail_after(55):
         async with open_hub(config_of({"t": SERVER}, include_structured_content=policy)) as hub:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             for fast in (False, True):
                 async with served(hub, fast=fast) as client:
                     caller = await Caller(client, modern=modern, name=name).open()
@@ -144,7 +144,7 @@ async def test_both_paths_give_the_same_pages(modern, name, policy, calls):
 async def test_a_client_that_leaves_takes_its_results_along():
     with anyio.fail_after(50):
         async with open_hub(config_of({"t": SERVER})) as hub:
-            assert await hub.settled(20)
+            assert await hub.settled(50)
             async with served(hub, fast=True) as client:
                 caller = await Caller(client, modern=False).open()
                 await caller.call("exec", server_name="t", tool_name="lines", arguments={"rows": 5000})

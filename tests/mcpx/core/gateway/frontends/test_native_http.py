@@ -26,7 +26,7 @@ async def post(url, headers, method, params, **more):
         "Mcp-Method": method,
         **({"Mcp-Name": params["name"]} if "name" in params else {}),
     }
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=50) as client:
         answer = await client.post(url, json=body, headers=whole | headers | more)
     return answer.status_code, answer.json()
 
@@ -45,7 +45,7 @@ async def test_each_url_has_its_own_list_and_headers_are_held_against_the_tools_
         ):
             for mode in ("legacy", "auto"):
                 async with (
-                    httpx2.AsyncClient(headers=keys, timeout=20) as plain,
+                    httpx2.AsyncClient(headers=keys, timeout=50) as plain,
                     Client(streamable_http_client(url + choice, http_client=plain), mode=mode) as client,
                 ):
                     listed = (await client.list_tools()).tools

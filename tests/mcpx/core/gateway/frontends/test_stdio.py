@@ -86,7 +86,7 @@ async def test_the_sdks_client_is_served_in_both_eras(tmp_path, config, mode):
         args=["-m", "mcpx", "serve", config],
         env=environment(tmp_path),
     )
-    with anyio.fail_after(30):
+    with anyio.fail_after(50):
         async with Client(command, mode=mode, cache=None) as client:
             assert (client.protocol_version == MODERN) is (mode == "auto")
             assert [tool.name for tool in (await client.list_tools()).tools] == NAMES
@@ -206,7 +206,7 @@ async def test_a_changed_list_is_announced(tmp_path, config):
         mcpx.notifications.clear()
         await mcpx.call("exec", server_name="s", tool_name="add", arguments={"name": "wave"})
         await mcpx.logged("upstream.listed", server="s")
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while "notifications/tools/list_changed" not in [n["method"] for n in mcpx.notifications]:
                 await mcpx.request("ping")
         assert "wave(" in (await mcpx.request("tools/list"))["tools"][0]["description"]

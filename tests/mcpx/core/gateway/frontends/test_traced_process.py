@@ -70,7 +70,7 @@ async def test_a_call_on_standard_input_is_exported_beside_the_protocol_and_logg
 async def test_a_call_over_http_is_below_what_its_meta_says_else_its_headers(modern, tmp_path):
     config = write_config(tmp_path, {"s": entry(tmp_path)}, startup_wait=20)
     arguments = ["serve", config, "--transport", "http", "--port", "0", "--no-auth"]
-    async with serving(tmp_path, *arguments, **CONSOLE) as mcpx, httpx2.AsyncClient(timeout=20) as client:
+    async with serving(tmp_path, *arguments, **CONSOLE) as mcpx, httpx2.AsyncClient(timeout=50) as client:
         url = (await mcpx.logged("http.listening"))["url"]
         headers = {**await headers_of(client, url, modern=modern), "traceparent": SAMPLED}
         meta = ENVELOPE if modern else {}

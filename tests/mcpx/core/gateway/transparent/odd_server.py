@@ -1,7 +1,7 @@
 """A server with odd members in everything that it says, in both eras, over stdio or HTTP; for tests.
 
-Run as `python -S -E odd_server.py [EARS]`; EARS is a file to which each message and start is appended.
-Standard library only.
+Run as `python -S -E quick.py odd_server.py [EARS]`; EARS is a file to which each message and start is
+appended. Standard library only.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Say = Callable[[str], None]
 
 ODD = '"vendor":{"b":1e400,"a":-0.0,"n":null,"deep":[[[]]]},"_meta":{"null":null,"com.acme/x":1}'
 STAMP = '"_meta":{"null":null,"io.modelcontextprotocol/serverInfo":{"name":"odd","version":"1","odd":true}}'
@@ -40,7 +45,6 @@ RESULTS = {
     "ping": '{"pong":true}',
     "tasks/list": '{"tasks":[{"taskId":"t"}]}',
 }
-Say = Callable[[str], None]
 
 
 class OddServer:

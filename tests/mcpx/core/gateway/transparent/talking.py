@@ -25,7 +25,7 @@ from mcpx.core.gateway.transparent.clients import TransparentConnection
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from tests.mcpx.core.gateway.transparent.odd_server import OddServer
-from tests.mcpx.scripted import PATIENCE_S
+from tests.mcpx.scripted import PATIENCE_S, STARTED_QUICKLY
 
 SERVER = Path(__file__).with_name("odd_server.py")
 Message = dict[str, Any]
@@ -112,7 +112,7 @@ class Fds(Talk):
 @asynccontextmanager
 async def directly(*arguments: str):
     """The odd server as a child of the test."""
-    command = [sys.executable, "-S", "-E", str(SERVER), *arguments]
+    command = [sys.executable, *STARTED_QUICKLY, str(SERVER), *arguments]
     child = subprocess.Popen(  # noqa: ASYNC220 - starts in no time
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 import pytest
 
 from tests.mcpx.core.gateway.transparent.talking import SERVER, directly, odd_http, on_stream, over_http
-from tests.mcpx.scripted import config_of, open_watched
+from tests.mcpx.scripted import STARTED_QUICKLY, config_of, open_watched
 from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ ENVELOPE = (
 
 
 def entry(*arguments):
-    return {"command": sys.executable, "args": ["-S", "-E", str(SERVER), *arguments]}
+    return {"command": sys.executable, "args": [*STARTED_QUICKLY, str(SERVER), *arguments]}
 
 
 @asynccontextmanager

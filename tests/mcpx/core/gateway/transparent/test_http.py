@@ -12,8 +12,10 @@ import pytest
 from mcpx.core.config import parse
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.asgi import over_asgi
+from mcpx.core.gateway.frontends.http.connection import Shared
 from mcpx.core.gateway.frontends.http.endpoints import HttpEndpoints
+from mcpx.core.gateway.frontends.http.frontend import listen
+from mcpx.core.gateway.frontends.http.server import HttpServer
 from tests.faults.stage_http import WickedProcess
 from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO, entry, handshake
@@ -23,17 +25,29 @@ pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28"}
 
 
+class Site:
+    """Lets everything in."""
+
+    def __init__(self, endpoints):
+        self.serve = endpoints.serve
+
+    def look(self, _exchange):
+        return None
+
+
 @asynccontextmanager
 async def served(**servers):
-    """A hub with these servers, and a client of the application of their transparent endpoints."""
+    """A hub with these servers, and a client of their transparent endpoints."""
     async with open_watched(config_of(servers or {"odd": entry()})) as watch:
         clients = ClientSessions(watch.hub)
         endpoint = HttpEndpoints(Endpoints(watch.hub, clients), 1 << 24)
-        app = over_asgi(endpoint.serve)
+        listener = listen("127.0.0.1", 0)
+        server = HttpServer(Site(endpoint), Shared(1 << 24, lambda: None))
+        base = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with anyio.create_task_group() as tasks, endpoint.running():
             tasks.start_soon(clients.outbox.run)
-            transport = httpx2.ASGITransport(app=app)
-            async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as client:
+            tasks.start_soon(server.serve, listener)
+            async with httpx2.AsyncClient(base_url=base, timeout=30) as client:
                 yield watch, client
             tasks.cancel_scope.cancel()
 

@@ -15,14 +15,14 @@ from mcpx.core.config import parse
 from mcpx.core.servers.passthrough.client import DirectClient
 from tests.mcpx.core.gateway.transparent.talking import SERVER, on_stream
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO
-from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched, soon
+from tests.mcpx.scripted import PATIENCE_S, QUICK, STARTED_QUICKLY, config_of, open_watched, soon
 from tests.mcpx.scripted import SERVER as OLD_SERVER
 
 pytestmark = pytest.mark.anyio
 
 
 def entry(ears, **settings):
-    args = ["-S", "-E", str(SERVER), str(ears)]
+    args = [*STARTED_QUICKLY, str(SERVER), str(ears)]
     return {"command": sys.executable, "args": args, "restart": QUICK, **settings}
 
 

@@ -40,7 +40,7 @@ def may_be_read(answer: httpx2.Response, origin: str = PAGE) -> bool:
 
 
 async def test_a_preflight_of_a_named_page_is_answered_without_a_token(tmp_path, config):
-    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=50) as client:
         for method in ("POST", "GET", "DELETE"):
             names = ("Authorization", "content-type", "mcp-session-id", "Last-Event-ID", "Mcp-Param-Region")
             answer = await client.options(url, headers=preflight(PAGE, *names, method=method))
@@ -58,7 +58,7 @@ async def test_a_preflight_of_a_named_page_is_answered_without_a_token(tmp_path,
 
 
 async def test_a_preflight_of_another_page_is_refused(tmp_path, config):
-    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=50) as client:
         for origin in FOREIGN:
             answer = await client.options(url, headers=preflight(origin))
             assert answer.status_code == 401
@@ -66,7 +66,7 @@ async def test_a_preflight_of_another_page_is_refused(tmp_path, config):
 
 
 async def test_a_named_page_may_read_what_it_is_answered_refusals_too(tmp_path, config):
-    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=50) as client:
         page = {**ACCEPT, "Origin": PAGE}
         key = page | bearer(tmp_path)
         hello = await client.post(url, json=HELLO, headers=key)
@@ -91,7 +91,7 @@ async def test_a_named_page_may_read_what_it_is_answered_refusals_too(tmp_path, 
 
 
 async def test_no_other_page_may_read_anything(tmp_path, config):
-    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=50) as client:
         for origin in FOREIGN:
             answer = await client.post(
                 url, json=HELLO, headers=ACCEPT | bearer(tmp_path) | {"Origin": origin}
@@ -106,7 +106,7 @@ async def test_no_other_page_may_read_anything(tmp_path, config):
 
 async def test_without_named_pages_there_is_no_cors(tmp_path):
     config = write_config(tmp_path, {"s": entry()})
-    async with http(tmp_path, config, "--no-auth") as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config, "--no-auth") as (_, url), httpx2.AsyncClient(timeout=50) as client:
         answer = await client.options(url, headers=preflight(PAGE))
         assert (answer.status_code, of_cors(answer)) == (403, set())
         assert of_cors(await client.post(url, json=HELLO, headers=ACCEPT)) == set()

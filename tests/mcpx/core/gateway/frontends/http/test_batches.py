@@ -143,7 +143,7 @@ async def test_a_batch_that_is_wrong_is_refused_as_a_whole(tmp_path, config):
 
 
 async def test_the_checks_of_a_request_are_those_of_a_batch(tmp_path, config):
-    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=50) as client:
         assert (await client.post(url, json=[ping(1)], headers=ACCEPT)).status_code == 401
     async with opened(tmp_path, config) as (session,):
         wrong = {

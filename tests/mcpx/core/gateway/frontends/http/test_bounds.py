@@ -172,7 +172,7 @@ def raw_post(url: str, headers: dict[str, str], number: int, tool: str, **argume
 
 async def test_answers_that_nobody_reads_are_bounded(tmp_path, config):
     """Each connection asks for several answers at once: of the first ones the system holds some itself."""
-    async with http(tmp_path, config) as (mcpx, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (mcpx, url), httpx2.AsyncClient(timeout=50) as client:
         headers = await session(client, url)
         before = memory(mcpx.process.pid)
         unread = [connect(url, holds=1 << 16) for _ in range(12)]
@@ -190,7 +190,7 @@ async def test_answers_that_nobody_reads_are_bounded(tmp_path, config):
 
 
 async def test_log_messages_pass_by_a_client_that_does_not_read_its_stream(tmp_path, config):
-    async with http(tmp_path, config) as (mcpx, url), httpx2.AsyncClient(timeout=30) as client:
+    async with http(tmp_path, config) as (mcpx, url), httpx2.AsyncClient(timeout=50) as client:
         headers = await session(client, url)
         before = memory(mcpx.process.pid)
         with connect(url) as unread:
@@ -205,7 +205,7 @@ async def test_log_messages_pass_by_a_client_that_does_not_read_its_stream(tmp_p
 
 
 async def test_a_body_of_too_many_values_is_refused_unread_and_a_long_text_is_not(tmp_path, config):
-    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=50) as client:
         for more, status in (("[[[[1]]]]," * 400_000, 413), ("[[[[1]]]]" * 400_000, 200)):
             extra = f"[{more}1]" if status == 413 else f'"{more}"'
             body = '{"padding":' + extra + "," + json.dumps(HELLO)[1:]

@@ -15,7 +15,7 @@ from mcpx.core.gateway.frontends.http.frontend import listen
 from mcpx.core.gateway.frontends.http.server import HttpServer
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 10
+PATIENCE_S = 50.0
 HOST = b"Host: here\r\n"
 LIMIT = 1 << 20
 

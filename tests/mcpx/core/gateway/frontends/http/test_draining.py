@@ -42,8 +42,8 @@ async def served(folder, ears, *, real=False, **settings):
     ) as mcpx:
         url = (await mcpx.logged("http.listening"))["url"]
         origin = url.removesuffix("/mcp")
-        async with httpx2.AsyncClient(timeout=20, base_url=origin) as client:
-            with anyio.fail_after(20):
+        async with httpx2.AsyncClient(timeout=50, base_url=origin) as client:
+            with anyio.fail_after(50):
                 while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - of another process
                     await anyio.sleep(0.01)
             yield mcpx, client, origin
@@ -74,29 +74,41 @@ def messages(response):
 
 
 async def until_stopping(client):
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         while (answer := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110
             await anyio.sleep(0.01)
     return answer
 
 
 async def test_after_the_signal_it_says_so_and_serves_on_and_then_it_ends(tmp_path, ears):
-    async with served(tmp_path, ears, http={"drain": 1.0}) as (mcpx, client, origin):
-        begun = time.monotonic()
-        mcpx.process.send_signal(signal.SIGTERM)
-        refused = await until_stopping(client)
-        assert (refused.status_code, refused.text) == (503, "not ready: MCPX is stopping\n")
-        assert (await client.get("/healthz")).status_code == 200
-        async with httpx2.AsyncClient(base_url=origin, timeout=20) as newcomer:
-            answer = await execute(newcomer, "echo", text="still here")
-        assert answer.headers["connection"] == "close"
-        assert "still here" in answer.text
-        with anyio.fail_after(15):
-            while mcpx.process.poll() is None:  # noqa: ASYNC110
-                await anyio.sleep(0.02)
-        assert (mcpx.process.returncode, time.monotonic() - begun > 0.9) == (0, True)
-        with pytest.raises(httpx2.ConnectError):
-            await httpx2.AsyncClient(base_url=origin).get("/healthz")
+    for drain in (1.0, 20.0):  # a machine that is busy needs longer to ask
+        async with served(tmp_path, ears, http={"drain": drain}) as (mcpx, client, origin):
+            begun = time.monotonic()
+            mcpx.process.send_signal(signal.SIGTERM)
+            try:
+                await served_on(client, origin)
+            except httpx2.TransportError:
+                assert time.monotonic() - begun > drain
+                assert drain == 1.0
+                continue
+            with anyio.fail_after(50):
+                while mcpx.process.poll() is None:  # noqa: ASYNC110
+                    await anyio.sleep(0.02)
+            assert (mcpx.process.returncode, time.monotonic() - begun > drain * 0.9) == (0, True)
+            with pytest.raises(httpx2.ConnectError):
+                await httpx2.AsyncClient(base_url=origin).get("/healthz")
+            return
+
+
+async def served_on(client, origin):
+    """It is not ready, but alive, and runs a newcomer's call."""
+    refused = await until_stopping(client)
+    assert (refused.status_code, refused.text) == (503, "not ready: MCPX is stopping\n")
+    assert (await client.get("/healthz")).status_code == 200
+    async with httpx2.AsyncClient(base_url=origin, timeout=50) as newcomer:
+        answer = await execute(newcomer, "echo", text="still here")
+    assert answer.headers["connection"] == "close"
+    assert "still here" in answer.text
 
 
 async def test_what_is_open_finishes_within_the_grace_time_in_both_eras(tmp_path, ears):
@@ -107,7 +119,7 @@ async def test_what_is_open_finishes_within_the_grace_time_in_both_eras(tmp_path
             answers.append(await execute(client, "work", server="counting", id="new", seconds=1))
 
         async def older():
-            async with httpx2.AsyncClient(base_url=origin, timeout=20) as alone:
+            async with httpx2.AsyncClient(base_url=origin, timeout=50) as alone:
                 body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
                 greeted = await alone.post("/mcp", json=body, headers=ACCEPT)
                 headers = ACCEPT | {"Mcp-Session-Id": greeted.headers["mcp-session-id"]}
@@ -121,7 +133,7 @@ async def test_what_is_open_finishes_within_the_grace_time_in_both_eras(tmp_path
             mcpx.process.send_signal(signal.SIGTERM)
         said = sorted(messages(answer)[-1]["result"]["content"][0]["text"].split()[-1] for answer in answers)
         assert said == ["new", "old"]
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while mcpx.process.poll() is None:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
 
@@ -155,7 +167,7 @@ async def test_streams_of_listeners_end_cleanly_and_at_once(tmp_path, ears):
         ):
             assert (older.status_code, newer.status_code) == (200, 200)
             mcpx.process.send_signal(signal.SIGTERM)
-            with anyio.fail_after(10):  # neither raises: the last chunk came
+            with anyio.fail_after(50):  # neither raises: the last chunk came
                 await older.aread()
                 await newer.aread()
         assert time.monotonic() - begun < 10

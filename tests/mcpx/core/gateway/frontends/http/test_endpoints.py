@@ -30,6 +30,7 @@ async def served(config):
         with listen("127.0.0.1", 0) as listener:
             endpoints = Endpoints(watch.hub, clients)
             http = HttpFrontend(endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
+            watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
             watch.hub.root.add(ChildSpec(name="http", run=http.run))
             yield watch.hub, client, http.url
 

@@ -83,7 +83,7 @@ def text(event) -> str:
 
 @asynccontextmanager
 async def sessions(folder, config, count=1, revision=REVISION):
-    async with http(folder, config, "--no-auth") as (_, url), httpx2.AsyncClient(timeout=20) as client:
+    async with http(folder, config, "--no-auth") as (_, url), httpx2.AsyncClient(timeout=50) as client:
         with anyio.fail_after(50):
             yield [await Session(client, url).open(revision) for _ in range(count)]
 

@@ -237,7 +237,7 @@ async def test_tokens_are_counted_by_client_and_server():
 def check(promtool, text):
     """What promtool says of a scrape."""
     command = [promtool, "check", "metrics"]
-    done = subprocess.run(command, input=text, capture_output=True, timeout=20, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, timeout=50, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

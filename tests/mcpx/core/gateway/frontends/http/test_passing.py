@@ -52,7 +52,7 @@ async def test_meta_and_progress_pass_through_the_http_endpoint(modern, tmp_path
     )
     config = write_config(tmp_path, {"s": server}, startup_wait=20)
     arguments = ["serve", config, "--transport", "http", "--port", "0", "--no-auth"]
-    async with serving(tmp_path, *arguments) as mcpx, httpx2.AsyncClient(timeout=20) as client:
+    async with serving(tmp_path, *arguments) as mcpx, httpx2.AsyncClient(timeout=50) as client:
         url = (await mcpx.logged("http.listening"))["url"]
         headers = await headers_of(client, url, modern=modern)
         meta = {**OWN, "progressToken": "mine", "mcpx/x": 1, **(ENVELOPE if modern else {})}
@@ -83,7 +83,7 @@ async def test_the_token_of_a_client_reaches_no_server(modern, tmp_path):
             tmp_path, {"s": {"url": raw.url, "headers": {"Authorization": "Bearer own-of-the-server"}}}
         )
         arguments = ["serve", config, "--transport", "http", "--port", "0"]
-        async with serving(tmp_path, *arguments) as mcpx, httpx2.AsyncClient(timeout=20) as client:
+        async with serving(tmp_path, *arguments) as mcpx, httpx2.AsyncClient(timeout=50) as client:
             url = (await mcpx.logged("http.listening"))["url"]
             token = (tmp_path / "state" / "token").read_text().strip()
             client.headers |= {"Authorization": f"Bearer {token}", "Cookie": "a=b", "X-Own": token}

@@ -59,7 +59,7 @@ def warnings(logged):
 
 
 async def answers(url):
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=50) as client:
         return (await client.post(url, json={})).status_code == 401
 
 
@@ -68,7 +68,7 @@ async def test_a_taken_port_is_said_once_and_served_when_it_is_free(tmp_path, mo
     async with served(tmp_path, monkeypatch, port) as (http, logged):
         problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another http.port"
         assert http.status().error == problem
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while http.status().next_attempt_in_s is None:
                 await anyio.lowlevel.checkpoint()
         assert (http.status().error, http.status().url) == (problem, None)
