@@ -174,6 +174,8 @@ def _card(upstream: Server, count: Count, use: Use | PlacedUse | None) -> Card:
         shown["missing"] = info.missing
     if status.peer:
         shown["peer"] = status.peer
+    if status.listens_at:
+        shown["listens_at"] = status.listens_at
     if status.node:
         shown["node"] = status.node
     if status.sign_in:

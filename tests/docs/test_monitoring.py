@@ -34,7 +34,7 @@ def test_promtool_takes_the_examples(kind, command, tmp_path):
     (block,) = pages.blocks(kind)
     file.write_text(block.text)
     done = subprocess.run(
-        [promtool, *command, str(file)], capture_output=True, text=True, timeout=20, check=False
+        [promtool, *command, str(file)], capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, done.stderr
 

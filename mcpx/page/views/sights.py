@@ -90,7 +90,7 @@ def look(clients: ClientSessions, endpoint: Endpoint, name: str | None) -> Sight
     policy = tool_list.hub.config.include_structured_content
     return Sight(
         known=known_client(name),
-        instructions=tool_list.instructions(),
+        instructions=tool_list.instructions(name),
         own=[] if descriptions is None else [as_json(tool) for tool in tools(descriptions)],
         native=native,
         with_output_schema=gets_structured_content_whole(policy, name),

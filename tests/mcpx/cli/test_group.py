@@ -91,7 +91,7 @@ def test_an_unknown_command_is_told_the_nearest(tmp_path, words):
 )
 def test_what_the_system_refuses_is_a_sentence(error, text):
     command = [sys.executable, "-c", FAILING.format(error), "check", "x.json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"mcpx: {text}\n")
 
 
@@ -113,7 +113,7 @@ def test_a_full_disk_under_standard_output_is_a_sentence(tmp_path):
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=20,
+            timeout=50,
             check=False,
             env=environment(tmp_path),
         )
@@ -159,7 +159,7 @@ def test_an_interruption_without_a_terminal_says_nothing_at_all(tmp_path, log):
     with subprocess.Popen(command, env=environment(tmp_path), preexec_fn=heeds, **pipes) as running:  # noqa: PLW1509
         assert running.stdout.readline() == b"first words\n"
         running.send_signal(signal.SIGINT)
-        assert running.communicate(timeout=20) == (b"", b"")
+        assert running.communicate(timeout=50) == (b"", b"")
         assert running.returncode == 130
 
 

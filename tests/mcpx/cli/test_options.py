@@ -56,7 +56,7 @@ def without(*arguments: str, given: str = "y\n"):
         input=given,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=50,
         check=False,
     )
 

@@ -44,7 +44,7 @@ def on_terminal(*command):
 
 
 def in_pipe(*command):
-    return subprocess.run([sys.executable, *command], capture_output=True, timeout=20, check=True).stdout
+    return subprocess.run([sys.executable, *command], capture_output=True, timeout=50, check=True).stdout
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ function Offered({ current, name, offers, selected, card }) {
 function About({ offers, card }) {
   const facts = [
     ["It calls itself", [offers.title, offers.version_said].filter(Boolean).join(" ")],
-    ["Reached over", card.transport],
+    ["Reached over", [card.transport, card.listens_at].filter(Boolean).join(", ")],
     ["On the node", card.node],
     ["Protocol", offers.protocol],
     ["Signed in as", card.sign_in?.account],

@@ -120,7 +120,7 @@ def test_arguments_come_from_standard_input(home, tmp_path):
         env=environment(home),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=50,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")

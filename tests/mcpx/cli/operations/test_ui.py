@@ -15,13 +15,13 @@ SERVERS = {"s": {"command": "true", "disabled": True}}
 
 def opened(url):
     """The origin and the cookie that an address leads to."""
-    with urlopen(url, timeout=20) as answer:
+    with urlopen(url, timeout=50) as answer:
         return url.partition("/ui/")[0], answer.headers["set-cookie"].split(";")[0]
 
 
 def status(url, cookie=None):
     try:
-        with urlopen(Request(url, headers={"Cookie": cookie} if cookie else {}), timeout=20) as answer:
+        with urlopen(Request(url, headers={"Cookie": cookie} if cookie else {}), timeout=50) as answer:
             return answer.status
     except HTTPError as error:
         with error:
@@ -40,7 +40,7 @@ def test_print_gives_the_address_alone_and_a_daemon_is_started_for_it(house):
     again = house.run("ui", "--print")
     assert (again.stdout.partition("=")[0], again.stderr) == (done.stdout.partition("=")[0], "")
     with urlopen(
-        Request(f"{origin}/ui/api/events?topic=none", headers={"Cookie": cookie}), timeout=20
+        Request(f"{origin}/ui/api/events?topic=none", headers={"Cookie": cookie}), timeout=50
     ) as stream:
         assert stream.readline() == b"event: daemon\n"
         while stream.readline() != b"event: failed\n":

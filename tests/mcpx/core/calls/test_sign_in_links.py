@@ -41,7 +41,7 @@ ACCOUNT = StubAccount()
 UPSTREAM = SimpleNamespace(config=SERVER, account=ACCOUNT)
 OPENS = read_capabilities(b'{"elicitation":{"url":{}}}')
 ACCEPTED, DECLINED = {"action": "accept"}, {"action": "decline"}
-PATIENCE_S = 5.0
+PATIENCE_S = 50.0
 
 
 class SignIn:

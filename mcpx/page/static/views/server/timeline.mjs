@@ -8,6 +8,7 @@ import { Empty } from "../../widgets/notice.mjs";
 const EVENTS = {
   started: { word: "starting", tone: "busy" },
   ready: { word: "ready", tone: "good" },
+  interrupted: { word: "connection lost", tone: "busy" },
   died: { word: "died", tone: "bad" },
   waiting: { word: "waiting", tone: "bad" },
   parked: { word: "parked", tone: "bad" },
