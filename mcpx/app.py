@@ -39,11 +39,11 @@ from mcpx.core.gateway.frontends.streams import SocketFrontend, StdioFrontend
 from mcpx.core.policy.profiles import by_own_names, serving_only
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.servers.transport.spawning import EARLY
+from mcpx.core.store.paths import DaemonPaths, check_state_folder
+from mcpx.core.store.stale import claim_configuration_folder, clean_up
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.system.limits import raise_limit
-from mcpx.core.system.paths import DaemonPaths, check_state_folder
-from mcpx.core.system.stale import claim_configuration_folder, clean_up
 from mcpx.core.telemetry.hangup import Hangup
 from mcpx.core.telemetry.log_files import LogRotation
 from mcpx.core.telemetry.suspend import AwakeLoop

@@ -10,8 +10,8 @@ from typing import Final
 from mcpx.attach.connecting import Connecting, NoDaemon
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.shim import Shim
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.system.endpoint import EXPOSURES, Endpoint, greeting, only_of
-from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 
 USAGE: Final = """Usage: mcpx attach [--config CONFIG] [--expose HOW] [--profile NAME] [--only NAMES]

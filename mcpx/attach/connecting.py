@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from mcpx.core.daemon.launch import ConfigProblemError, DaemonLauncher, StartFailedError
-from mcpx.core.system.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
+from mcpx.core.store.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
 from mcpx.errors import DaemonError
 from mcpx.paths import config_hint
 

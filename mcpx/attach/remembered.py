@@ -20,9 +20,9 @@ import msgspec
 
 from mcpx.attach.pending import LISTS, OPENINGS, REMEMBERED, VERSION_KEY, PendingRequest, decode_object
 from mcpx.core.store.folders import distrust_folder, ensure_folder
+from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.store.private_files import PARTIAL_SUFFIX, ForeignFileError, read_own_file, replace_file
 from mcpx.core.system.endpoint import PROBE_KEY
-from mcpx.core.system.paths import DaemonPaths
 from mcpx.paths import digest
 from mcpx.version import __version__
 

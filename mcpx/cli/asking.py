@@ -71,7 +71,7 @@ def ask_daemon(config_path: str | None, request: JSON, report: Report | None = N
         MCPXError: The request failed.
     """
     from mcpx.core.daemon.control_client import request as send
-    from mcpx.core.system.paths import daemon_paths
+    from mcpx.core.store.paths import daemon_paths
 
     try:
         # a call has deadlines of its own

@@ -24,8 +24,8 @@ from mcpx.core.policy.pin_record import entry_key, pin_identity
 from mcpx.core.policy.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
 from mcpx.core.policy.pins import ServerPins
 from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.store.paths import check_state_folder
 from mcpx.core.system.light_imports import light_sdk
-from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.log import configure
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError

@@ -142,7 +142,7 @@ def _config_of(ctx: click.Context) -> str | None:
 
 def _ask(config_path: str | None, control_request: JSON) -> JSON | None:
     from mcpx.core.daemon.control_client import request
-    from mcpx.core.system.paths import daemon_paths
+    from mcpx.core.store.paths import daemon_paths
 
     return request(daemon_paths(config_path), control_request, within=PATIENCE_S)
 

@@ -23,13 +23,8 @@ import msgspec
 
 from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.store.folders import ensure_folder, foreign_folder, sync_folder
-from mcpx.core.store.private_files import (
-    ForeignFileError,
-    open_own_file,
-    remove_partial,
-    replace_file,
-    try_lock,
-)
+from mcpx.core.store.private_files import ForeignFileError, open_own_file, remove_partial, replace_file
+from mcpx.core.system.locks import try_lock
 
 JSON = dict[str, Any]
 FORMAT: Final = 1

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from mcpx.cli.options import with_config
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.errors import MCPXError
 
 DUMB_TERMINALS: Final = frozenset({"", "dumb", "unknown"})

@@ -17,7 +17,7 @@ from mcpx.cli.asking import RELOAD_TIMEOUT_S
 from mcpx.cli.operations.status_table import converted
 from mcpx.core.daemon.control_client import request_or_fail
 from mcpx.core.daemon.status import Status
-from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.system.processes import ProcessFigures, Use
 from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.core.text import escaped

@@ -14,7 +14,7 @@ import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from mcpx.core.store.private_files import locked
+from mcpx.core.system.locks import locked
 
 TURN_TIMEOUT_S = 1800.0  # a whole run of the tests, and another one
 

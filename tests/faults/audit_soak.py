@@ -23,7 +23,7 @@ import anyio
 import msgspec
 
 from mcpx.core.events.audit.verifying import verify
-from mcpx.core.system.paths import daemon_paths, lock_owner_pid
+from mcpx.core.store.paths import daemon_paths, lock_owner_pid
 from mcpx.paths import AUDIT_FOLDER
 from tests.faults import traces
 from tests.faults.load import RESTART, WORK_S, effects_in

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mcpx.core.system.paths import DaemonPaths, connect, daemon_paths
+from mcpx.core.store.paths import DaemonPaths, connect, daemon_paths
 from tests.faults import traces
 from tests.forking.client import Python
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from mcpx.core.system.paths import DaemonPaths, connect, daemon_paths
+from mcpx.core.store.paths import DaemonPaths, connect, daemon_paths
 from tests.faults import traces
 from tests.faults.served import entry, open_served
 from tests.faults.stage import SOON_S, Seen

@@ -18,14 +18,14 @@ from mcpx.core.config import load
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import REQUEST_TIMEOUT_S, request
 from mcpx.core.store.cluster_file import remove_cluster_file, write_cluster_file
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.system.light_imports import light_sdk
-from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
-    from mcpx.core.system.paths import DaemonPaths
+    from mcpx.core.store.paths import DaemonPaths
 
 
 # --- the table of nodes

@@ -20,13 +20,13 @@ from mcpx.core.daemon import lifecycle, service
 from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import located, running_daemons, waiting_upgrade
 from mcpx.core.daemon.lifecycle import report as running_report
-from mcpx.core.system.paths import daemon_paths, lock_owner_pid
-from mcpx.core.system.stale import clean_up
+from mcpx.core.store.paths import daemon_paths, lock_owner_pid
+from mcpx.core.store.stale import clean_up
 from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.service import Report
-    from mcpx.core.system.paths import DaemonPaths
+    from mcpx.core.store.paths import DaemonPaths
 
 
 def show_daemons(rows: list[dict[str, Any]]) -> None:

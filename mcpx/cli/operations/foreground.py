@@ -16,9 +16,9 @@ from mcpx.core.config import Config, read_config
 from mcpx.core.config.load import cluster_link
 from mcpx.core.daemon.startup_report import take_starter
 from mcpx.core.running import begin
+from mcpx.core.store.listening import listening
+from mcpx.core.store.paths import acquire_lock, daemon_paths
 from mcpx.core.system.light_imports import light_sdk
-from mcpx.core.system.listening import listening
-from mcpx.core.system.paths import acquire_lock, daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import configuration_folder
 

@@ -18,7 +18,7 @@ from mcpx.cli.printing import RawOutput
 from mcpx.core.config import load
 from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import located
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError
 

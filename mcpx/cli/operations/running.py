@@ -122,6 +122,6 @@ def restart(server: str, config_path: str | None) -> None:
 
 def _ask(config_path: str | None, control_request: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
     from mcpx.core.daemon.control_client import request_or_fail  # msgspec, which completion does not need
-    from mcpx.core.system.paths import daemon_paths
+    from mcpx.core.store.paths import daemon_paths
 
     return request_or_fail(daemon_paths(config_path), control_request, within=within)

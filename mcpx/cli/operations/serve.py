@@ -31,9 +31,9 @@ from mcpx.core.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemEr
 from mcpx.core.daemon.startup_report import STARTED, StartupReport, has_starter, report
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.running import begin
+from mcpx.core.store.paths import DaemonPaths, check_state_folder, daemon_paths
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, EXPOSURES, Endpoint, Expose, only_of
 from mcpx.core.system.light_imports import light_sdk
-from mcpx.core.system.paths import DaemonPaths, check_state_folder, daemon_paths
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import ConfigError, DaemonError, MCPXError
 

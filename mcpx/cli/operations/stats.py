@@ -17,7 +17,7 @@ from rich.text import Text
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import FOLD, NO_WRAP, NUMBER, console, counted, print_json, saved, table_of, tokens
 from mcpx.core.daemon.control_client import request
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 

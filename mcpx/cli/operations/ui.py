@@ -18,11 +18,11 @@ from mcpx.cli.printing import echo
 from mcpx.core.config import load
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import request, request_or_fail
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
-    from mcpx.core.system.paths import DaemonPaths
+    from mcpx.core.store.paths import DaemonPaths
 
 
 # --- the person's browser

@@ -24,7 +24,7 @@ from mcpx.cli.options import FilePlan, Manner, asked, changing_options
 from mcpx.cli.printing import counted, echo, print_json
 from mcpx.core.config.servers import commands_in
 from mcpx.core.daemon.control_client import request
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_file, home

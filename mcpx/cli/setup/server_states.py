@@ -21,7 +21,7 @@ from mcpx.core.config.diagnosis import diagnose
 from mcpx.core.config.strings import URL_KEYS
 from mcpx.core.daemon.control_client import request
 from mcpx.core.rendering.signatures import line_parts
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint

@@ -31,7 +31,7 @@ from mcpx.core.events.audit.merging import (
 )
 from mcpx.core.events.audit.reading import Follower, Selection, last_lines
 from mcpx.core.events.audit.verifying import verify as look
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text import cut, one_line
 from mcpx.paths import AUDIT_FOLDER
 

@@ -32,8 +32,8 @@ from mcpx.core.policy.profiles import check_endpoint
 from mcpx.core.policy.tokens import issue, load_named
 from mcpx.core.policy.tokens import revoke as revoke_token
 from mcpx.core.running import keychain
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.system.endpoint import Endpoint
-from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint
 

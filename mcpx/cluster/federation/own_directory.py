@@ -37,7 +37,8 @@ from mcpx.core.events.stats import Count
 from mcpx.core.gateway.peer.results import as_peer_error
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.store.folders import ensure_folder
-from mcpx.core.store.private_files import locked, read_own_file, replace_file
+from mcpx.core.store.private_files import read_own_file, replace_file
+from mcpx.core.system.locks import locked
 from mcpx.core.system.processes import group_memory
 from mcpx.core.text import cut
 from mcpx.core.wire.enclosed import enclose

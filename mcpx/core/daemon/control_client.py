@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from mcpx.core.store.paths import DaemonPaths, connect
 from mcpx.core.system.endpoint import PROGRESS_PREFIX
-from mcpx.core.system.paths import DaemonPaths, connect
 from mcpx.core.system.polling import readable
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from mcpx.core.daemon.startup_report import StartupReport
 from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, connect, take_lock
 from mcpx.core.system.environment import for_daemon
-from mcpx.core.system.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, connect, take_lock
 from mcpx.errors import DaemonError
 from mcpx.paths import STATE_VARIABLE, config_hint, home
 

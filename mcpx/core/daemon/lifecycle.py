@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from mcpx.core.daemon.control_client import request, request_or_fail
 from mcpx.core.daemon.launch import START_TIMEOUT_S, DaemonLauncher
-from mcpx.core.system.paths import (
+from mcpx.core.store.paths import (
     POLL_INTERVAL_S,
     DaemonPaths,
     LockOwner,

@@ -27,8 +27,8 @@ import msgspec
 from mcpx.core.daemon.launch import BAD_CONFIG
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.store.private_files import replace_file
-from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 

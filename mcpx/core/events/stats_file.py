@@ -18,7 +18,8 @@ import structlog
 
 from mcpx.core.events.stats import Totals
 from mcpx.core.store.folders import ensure_folder
-from mcpx.core.store.private_files import locked, read_own_file, remove_partial, replace_file
+from mcpx.core.store.private_files import read_own_file, remove_partial, replace_file
+from mcpx.core.system.locks import locked
 from mcpx.core.telemetry.contained import contain
 from mcpx.paths import CONFIGURATIONS, state_folder
 from supervisors import Incarnation

@@ -27,8 +27,9 @@ from mcpx.core.config.strings import URL_KEYS
 from mcpx.core.policy.approval_form import answer_in, choice_of, schema
 from mcpx.core.running.inherited import is_key, without_password
 from mcpx.core.store.folders import ensure_folder
-from mcpx.core.store.private_files import ForeignFileError, locked, read_own_file, replace_file
+from mcpx.core.store.private_files import ForeignFileError, read_own_file, replace_file
 from mcpx.core.system.environment import loads_code
+from mcpx.core.system.locks import locked
 from mcpx.core.text import one_line, quoted, shown_server
 
 log = structlog.get_logger()

@@ -27,7 +27,8 @@ from mcpx.core.config import ServerConfig
 from mcpx.core.policy.pin_record import Edit, PinRecord, empty_record, entry_key, successor
 from mcpx.core.policy.pin_sharing import Marks
 from mcpx.core.store.folders import distrust_folder, ensure_folder
-from mcpx.core.store.private_files import ForeignFileError, locked, read_own_file, replace_file
+from mcpx.core.store.private_files import ForeignFileError, read_own_file, replace_file
+from mcpx.core.system.locks import locked
 from mcpx.paths import state_folder
 
 FORMAT: Final = 1

@@ -24,7 +24,8 @@ import msgspec
 from msgspec import Meta
 
 from mcpx.core.store.folders import ensure_folder
-from mcpx.core.store.private_files import ANOTHER, ForeignFileError, locked, read_own_file, replace_file
+from mcpx.core.store.private_files import ANOTHER, ForeignFileError, read_own_file, replace_file
+from mcpx.core.system.locks import locked
 from mcpx.errors import MCPXError
 from mcpx.paths import state_folder
 

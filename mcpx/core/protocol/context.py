@@ -8,7 +8,6 @@ pure.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +22,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.rendering.result_reading import to_server
+from mcpx.core.system.users import this_user
 from mcpx.core.text import cut
 
 Transport = Literal["stdio", "socket", "http", "control", "page", "library"]
@@ -53,17 +53,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
         """The name, to tell clients apart by: of one that is too long to be kept, a digest."""
         name = self.name or ""
         return name if len(name) <= MAX_CLIENT_CHARS else sha256(name.encode(errors="replace")).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def this_user() -> str:
-    """The user of this process: the name, or the number where there is none."""
-    import pwd  # noqa: PLC0415 - not every system has it
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def client_text(name: str | None, version: str | None) -> str | None:

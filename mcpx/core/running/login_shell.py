@@ -12,7 +12,6 @@ Standard library only; blocks.
 from __future__ import annotations
 
 import os
-import pwd
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpx.core.running.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, running
 from mcpx.core.system.environment import FOLDERS, LOCALE, LOGINS
+from mcpx.core.system.users import entry_of_user
 
 if TYPE_CHECKING:
     import subprocess
@@ -57,10 +57,7 @@ class Answer(NamedTuple):
 
 def find_login_shell(environ: Mapping[str, str]) -> LoginShell | None:
     """The login shell of this user, by `SHELL`, else by the password database; None if there is none."""
-    try:
-        entry = pwd.getpwuid(os.getuid())
-    except KeyError:  # in a container, for instance
-        entry = None
+    entry = entry_of_user()
     shell = environ.get("SHELL") or (entry.pw_shell if entry else "")
     if not shell or PurePath(shell).name in _NO_SHELLS:
         return None

@@ -1,1 +1,1 @@
-"""Private files."""
+"""Private files, and the files and folders of a daemon."""

@@ -13,9 +13,9 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from mcpx.core.system.users import is_own_group, is_unmapped
+
 OWNER_ONLY = 0o700
-_OVERFLOW_UID = 65534
-_ALL_UIDS = 2**32 - 1
 
 
 def ensure_folder(path: Path) -> Path:
@@ -108,31 +108,8 @@ def replaceable_above(folder: Path) -> Path | None:
 
 def _may_be_replaced_in(found: os.stat_result) -> bool:
     """Return True if other users own that folder, or may rename what is in it."""
-    if found.st_uid not in {os.getuid(), 0} and not _is_unmapped(found.st_uid):
+    if found.st_uid not in {os.getuid(), 0} and not is_unmapped(found.st_uid):
         return True
     if found.st_mode & stat.S_ISVTX:
         return False
-    return bool(found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_own_group(found.st_gid)))
-
-
-def _is_unmapped(uid: int) -> bool:
-    """Return True for what root outside of this user namespace is seen as (user_namespaces(7))."""
-    if uid != _OVERFLOW_UID:
-        return False
-    with suppress(OSError, ValueError):
-        return int(Path("/proc/self/uid_map").read_text().split()[-1]) < _ALL_UIDS
-    return False
-
-
-def _is_own_group(gid: int) -> bool:
-    """Return True if a group has nobody in it but root or this user, as the one of each user's name has."""
-    import grp  # noqa: PLC0415 - only folders that a group may write in need it
-    import pwd  # noqa: PLC0415 - as above
-
-    if gid == 0:
-        return True
-    try:
-        group, name = grp.getgrgid(gid), pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return gid == os.getgid()
-    return group.gr_name == name and set(group.gr_mem) <= {name, "root"}
+    return bool(found.st_mode & 0o002 or (found.st_mode & 0o020 and not is_own_group(found.st_gid)))

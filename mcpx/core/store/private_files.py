@@ -1,9 +1,9 @@
-"""Private files, under every store of MCPX: read if they are this user's, locked, and replaced whole.
+"""Private files, under every store of MCPX: read if they are this user's, and replaced whole.
 
 A reader goes through no link, waits for no pipe, and refuses what another user may have written
 (`ForeignFileError`). A writer writes a partial file beside the one that it replaces, which a crash leaves
-behind and a power cut cannot make half a file. A lock is the kernel's, so that it ends with its process, and
-every wait for one has an end. Each function blocks, and raises `OSError` for what the system refuses.
+behind and a power cut cannot make half a file. Each function blocks, and raises `OSError` for what the system
+refuses. Locks are in `mcpx.core.system.locks`.
 
 Standard library only: `mcpx attach` imports this.
 """
@@ -11,12 +11,9 @@ Standard library only: `mcpx attach` imports this.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,11 +23,8 @@ READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """To open a file of MCPX's own: through no link, and without waiting where a pipe has its name."""
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 """To create a file that must not exist yet, also not as a link."""
-LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-"""To open a file that is locked and kept, which is created if there is none."""
 ANOTHER = "not a file that is yours alone"
 """The `strerror` of a `ForeignFileError` for what another user, or no user, has written."""
-_LOCK_POLL_S = 0.01
 
 
 class ForeignFileError(PermissionError):
@@ -135,57 +129,3 @@ def remove_partial(path: Path) -> None:
     for each in path.parent.glob(f"{path.stem}.*{PARTIAL_SUFFIX}"):
         with suppress(OSError):
             each.unlink()
-
-
-# --- locks
-
-
-@contextmanager
-def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Keep other processes out meanwhile, by a lock on a folder, or on a file that is made if there is none.
-
-    Raises:
-        OSError: It cannot be opened.
-        BlockingIOError: Another process holds the lock for all of `timeout_s`.
-    """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC if path.is_dir() else LOCK_FLAGS
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        _wait_for_lock(descriptor, path, time.monotonic() + timeout_s)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise BlockingIOError(errno.EWOULDBLOCK, "another process has it locked", str(path)) from None
-            time.sleep(_LOCK_POLL_S)
-        else:
-            return
-
-
-def try_lock(path: Path) -> int | None:
-    """Lock a file, made if there is none, without waiting: a descriptor that holds the lock until closed.
-
-    None if another process holds it, or has removed the file meanwhile: such a lock would lock nothing.
-
-    Raises:
-        OSError: It cannot be opened, or nothing can be locked there.
-    """
-    descriptor = os.open(path, LOCK_FLAGS, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None

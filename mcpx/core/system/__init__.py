@@ -1,1 +1,1 @@
-"""Differences between operating systems, and the files and sockets of this machine."""
+"""The operating system's own: what differs between systems, or is there on some of them alone."""

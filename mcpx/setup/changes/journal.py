@@ -24,7 +24,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.store.folders import ensure_folder, foreign_folder, sync_folder
-from mcpx.core.store.private_files import create_file, locked, replace_file
+from mcpx.core.store.private_files import create_file, replace_file
+from mcpx.core.system.locks import locked
 from mcpx.paths import state_folder
 from mcpx.setup.changes.files import ChangeError, read_file, reason
 from mcpx.setup.documents.editing import Syntax

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from mcpx.core.daemon import lifecycle
 from mcpx.core.gateway.clients.known_clients import known_client
-from mcpx.core.system.paths import DaemonPaths, daemon_paths
+from mcpx.core.store.paths import DaemonPaths, daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
 from mcpx.setup.changes import carry_out

@@ -16,10 +16,10 @@ from mcpx.core.config import Config
 from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import running_daemons
 from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, token_file
+from mcpx.core.store.paths import DaemonPaths
+from mcpx.core.store.stale import clean_up
 from mcpx.core.system.environment import BASIC
-from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.system.processes import PROC, group_memory, has_proc, processes
-from mcpx.core.system.stale import clean_up
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.errors import DaemonError, MCPXError

@@ -19,7 +19,7 @@ from mcpx.core.config import Config
 from mcpx.core.config.findings import Examination, examine
 from mcpx.core.daemon.control_client import request
 from mcpx.core.running import Environment, own
-from mcpx.core.system.paths import DaemonPaths, LockOwner, daemon_paths, lock_owner
+from mcpx.core.store.paths import DaemonPaths, LockOwner, daemon_paths, lock_owner
 from mcpx.errors import DaemonError, MCPXError
 from mcpx.paths import config_file, home
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from mcpx.core.config import Config, Http, Sse
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.store.folders import OWNER_ONLY, replaceable_above
-from mcpx.core.system.paths import check_runtime_folder, check_state_folder
+from mcpx.core.store.paths import check_runtime_folder, check_state_folder
 from mcpx.errors import DaemonError
 from mcpx.paths import CONFIGURATIONS, runtime_folder, state_folder
 from mcpx.setup.doctor.installation import Finding, Fix, Installation, note, ok, wrong

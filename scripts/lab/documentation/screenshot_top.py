@@ -15,7 +15,7 @@ import time
 from itertools import cycle
 from typing import Final
 
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.top.app import Top
 from mcpx.top.polling import Polling
 from scripts.lab.contextbench.client import Client

@@ -8,8 +8,8 @@ import pytest
 
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import OWN_ID_PREFIX, Session
+from mcpx.core.store.paths import DaemonPaths, daemon_paths
 from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, SETTLED_KEY, greeting
-from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.version import __version__
 
 HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -10,7 +10,7 @@ import pytest
 from mcpx.attach import connecting
 from mcpx.attach.connecting import COOLDOWN_S, FIRST_PAUSE_S, MAX_ATTEMPTS, NO_SERVER, REFUSED, Connecting
 from mcpx.core.daemon.launch import ConfigProblemError, StartFailedError
-from mcpx.core.system.paths import daemon_paths
+from mcpx.core.store.paths import daemon_paths
 from mcpx.errors import DaemonError
 
 

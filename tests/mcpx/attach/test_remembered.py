@@ -12,8 +12,8 @@ import pytest
 from mcpx.attach import remembered
 from mcpx.attach.pending import PendingRequest
 from mcpx.attach.remembered import RememberedAnswers, identify
+from mcpx.core.store.paths import daemon_paths
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint, greeting
-from mcpx.core.system.paths import daemon_paths
 from mcpx.version import __version__
 
 ME = "me"

@@ -15,7 +15,7 @@ import anyio
 import pytest
 import structlog.testing
 
-from mcpx.core.store.private_files import try_lock
+from mcpx.core.system.locks import try_lock
 from mcpx.oauth import record as files
 from mcpx.oauth import token_store
 from mcpx.oauth.errors import Problem, SignInError

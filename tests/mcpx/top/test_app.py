@@ -11,7 +11,7 @@ import pytest
 from rich.color import ColorType
 
 from mcpx.core.daemon.status import ChangeStatus, Cost, SignInStatus
-from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.store.paths import DaemonPaths
 from mcpx.top.app import Answered, Restarted, Top
 from mcpx.top.polling import Answer, Polling
 from mcpx.top.screens import ClientsScreen, Confirm, DetailsScreen, HelpScreen, LogScreen

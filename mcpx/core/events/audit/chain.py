@@ -39,7 +39,7 @@ from mcpx.core.events.audit.chain_files import (
     state_path,
 )
 from mcpx.core.store.folders import distrust_folder, ensure_folder
-from mcpx.core.store.private_files import LOCK_FLAGS, try_lock
+from mcpx.core.system.locks import LOCK_FLAGS, try_lock
 
 MAX_SEGMENT_BYTES: Final = 8 << 20
 MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains

@@ -15,9 +15,10 @@ from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
 
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.protocol.context import ClientId, Origin, Transport, client_text, this_user
+from mcpx.core.protocol.context import ClientId, Origin, Transport, client_text
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.system.endpoint import PROBE_KEY
+from mcpx.core.system.users import this_user
 from mcpx.core.wire.context import WireContext
 
 if TYPE_CHECKING:

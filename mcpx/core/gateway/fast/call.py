@@ -44,12 +44,12 @@ from mcpx.core.protocol.context import (
     Transport,
     client_text,
     read_capabilities,
-    this_user,
 )
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
 from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.system.users import this_user
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.tracing import ServedRequest
 from mcpx.core.wire import envelope

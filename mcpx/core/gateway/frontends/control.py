@@ -72,8 +72,8 @@ from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.events.stats import report
 from mcpx.core.gateway.frontends.operations import OPERATIONS, ControlRequest, ReportStep, perform
 from mcpx.core.policy.profiles import check_endpoint
+from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.system.endpoint import LIMIT_KEY, PROJECT_VARIABLES, WANTED_KEY
-from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.validation.arguments import unreadable
 from mcpx.core.validation.errors import unreadable_arguments

@@ -22,12 +22,13 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.projects import client_in
 from mcpx.core.policy.pin_review import Agreed
 from mcpx.core.policy.profiles import check_endpoint
-from mcpx.core.protocol.context import ClientId, Origin, asked_by, this_user
+from mcpx.core.protocol.context import ClientId, Origin, asked_by
 from mcpx.core.protocol.messages import Forward
 from mcpx.core.protocol.requests import GetPrompt, RequestContext
 from mcpx.core.rendering.result_reading import read_result
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.system.endpoint import Endpoint, Expose, Surroundings
+from mcpx.core.system.users import this_user
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.errors import arguments_of, invalid_arguments, misspelt, top_level
 from mcpx.errors import MCPXError

@@ -30,8 +30,8 @@ from mcpx.core.gateway.frontends.control import LOOKS, Control, PageLink, no_pag
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.gateway.frontends.operations import ControlRequest
 from mcpx.core.protocol.context import ClientId
+from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.system.endpoint import CONTROL_PREFIX, WANTED_KEY, Endpoint, surroundings
-from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
 

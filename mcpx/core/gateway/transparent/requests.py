@@ -27,7 +27,7 @@ from mcpx.core.gateway.tracing import client_attributes
 from mcpx.core.policy.policy import Kind
 from mcpx.core.policy.tokens import NamedToken
 from mcpx.core.protocol.call_trace import CallTrace
-from mcpx.core.protocol.context import Origin, Transport, client_text, this_user
+from mcpx.core.protocol.context import Origin, Transport, client_text
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.messages import (
@@ -38,6 +38,7 @@ from mcpx.core.servers.passthrough.messages import (
     result_of,
     value_of,
 )
+from mcpx.core.system.users import this_user
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.tracing import Tracing, target_in
 from mcpx.core.wire import envelope

@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 from mcp import StdioServerParameters
 
-from mcpx.core.system.paths import DaemonPaths, daemon_paths, lock_owner_pid
+from mcpx.core.store.paths import DaemonPaths, daemon_paths, lock_owner_pid
 from tests.mcpx.serving import PATIENCE_S, Served, environment, run_cli, serving, write_config
 
 PROC = Path("/proc") if Path("/proc/self/cmdline").exists() else Path("/nowhere")

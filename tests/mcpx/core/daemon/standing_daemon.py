@@ -11,8 +11,8 @@ import anyio
 
 from mcpx.app import serve_daemon
 from mcpx.core.config import load
-from mcpx.core.system.listening import listening
-from mcpx.core.system.paths import acquire_lock, daemon_paths
+from mcpx.core.store.listening import listening
+from mcpx.core.store.paths import acquire_lock, daemon_paths
 from mcpx.core.telemetry.log import configure
 from mcpx.core.telemetry.watchdog import Patience
 

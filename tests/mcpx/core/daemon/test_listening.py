@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from mcpx.core.system.listening import listening
-from mcpx.core.system.paths import connect
+from mcpx.core.store.listening import listening
+from mcpx.core.store.paths import connect
 from mcpx.errors import DaemonError
 
 

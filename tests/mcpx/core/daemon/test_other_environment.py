@@ -10,7 +10,7 @@ import re
 import pytest
 
 from mcpx.core.store.folders import ensure_folder
-from mcpx.core.system.paths import acquire_lock, daemon_paths, lock_owner
+from mcpx.core.store.paths import acquire_lock, daemon_paths, lock_owner
 from mcpx.errors import DaemonError
 from mcpx.paths import config_file
 from tests.mcpx.core.daemon.daemons import House

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mcpx.core.system.paths import LockOwner, acquire_lock, claim_folder, daemon_paths, lock_owner, take_lock
+from mcpx.core.store.paths import LockOwner, acquire_lock, claim_folder, daemon_paths, lock_owner, take_lock
 
 
 def test_a_configuration_has_one_daemon_whichever_link_it_is_reached_through(house, monkeypatch):

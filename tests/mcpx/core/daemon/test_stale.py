@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from mcpx.core.system.listening import listen
-from mcpx.core.system.paths import acquire_lock, claim_folder, daemon_paths, take_lock
-from mcpx.core.system.stale import claim_configuration_folder, clean_up
+from mcpx.core.store.listening import listen
+from mcpx.core.store.paths import acquire_lock, claim_folder, daemon_paths, take_lock
+from mcpx.core.store.stale import claim_configuration_folder, clean_up
 
 DAY_S = 86400.0
 

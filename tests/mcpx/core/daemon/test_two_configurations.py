@@ -13,7 +13,7 @@ import pytest
 from mcpx.core.daemon.lifecycle import report
 from mcpx.core.events.stats import Count, Totals
 from mcpx.core.events.stats_file import StatsFile, stats_file
-from mcpx.core.system.paths import acquire_lock
+from mcpx.core.store.paths import acquire_lock
 from mcpx.version import __version__
 from tests.mcpx.core.daemon.daemons import House, until
 from tests.mcpx.scripted import entry

@@ -14,7 +14,7 @@ from mcpx.core.events import stats_file
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import Count, Totals
 from mcpx.core.events.stats_file import StatsFile, StatsWriter
-from mcpx.core.store.private_files import locked
+from mcpx.core.system.locks import locked
 from mcpx.core.telemetry.metrics import Activity
 from supervisors import ChildSpec, Supervisor
 from tests.mcpx.core.events.counting import called

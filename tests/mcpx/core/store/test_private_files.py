@@ -1,4 +1,4 @@
-"""Private files: what is not this user's alone is refused, and every wait for a lock has an end."""
+"""Private files: what is not this user's alone is refused."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.core.store.folders import distrust_folder, foreign_folder
-from mcpx.core.store.private_files import (
-    ForeignFileError,
-    locked,
-    read_own_file,
-    remove_partial,
-    replace_file,
-    try_lock,
-)
+from mcpx.core.store.private_files import ForeignFileError, read_own_file, remove_partial, replace_file
 
 
 def test_what_was_replaced_is_read_and_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -55,23 +48,3 @@ def test_what_a_killed_writer_has_begun_is_removed_and_nothing_else(tmp_path: Pa
         (tmp_path / name).touch()
     remove_partial(tmp_path / "a.json")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.json", "b.0f.new"]
-
-
-@pytest.mark.parametrize("name", ["lock", ""])
-def test_a_lock_on_a_file_or_a_folder_ends_a_wait(tmp_path: Path, name: str) -> None:
-    with locked(tmp_path / name, timeout_s=0), pytest.raises(BlockingIOError, match="another process"):
-        locked(tmp_path / name, timeout_s=0).__enter__()
-    with locked(tmp_path / name, timeout_s=0):
-        pass
-
-
-def test_a_lock_that_is_taken_or_on_a_removed_file_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    lock = try_lock(path)
-    assert lock is not None
-    assert try_lock(path) is None
-    path.unlink()
-    os.close(lock)
-    again = try_lock(path)
-    assert again is not None
-    os.close(again)

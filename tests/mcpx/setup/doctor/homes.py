@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.core.store.folders import ensure_folder
-from mcpx.core.system.paths import DaemonPaths, daemon_paths, sign_lock, take_lock
+from mcpx.core.store.paths import DaemonPaths, daemon_paths, sign_lock, take_lock
 from mcpx.setup.doctor.examination import Section, examine
 from mcpx.setup.doctor.installation import Finding, Installation
 from mcpx.version import __version__

@@ -15,7 +15,7 @@ from mcpx.core.events.audit import chain
 from mcpx.core.events.audit.calls import recovered
 from mcpx.core.events.records import Record
 from mcpx.core.protocol.context import library_origin
-from mcpx.core.store import private_files
+from mcpx.core.system import locks
 from mcpx.core.wire.channel import TURN, flush_all
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
@@ -120,7 +120,7 @@ async def test_where_nothing_can_be_locked_nothing_is_written_and_it_is_said(log
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(private_files.fcntl, "flock", no_locks)
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
     with log.audit() as audit:
         assert audit.problem == "No locks available"
         call(audit, "one")

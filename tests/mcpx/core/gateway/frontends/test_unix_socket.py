@@ -11,14 +11,14 @@ import anyio
 import pytest
 import structlog
 
-import mcpx.core.system.paths
+import mcpx.core.store.paths
 from mcpx.core.config import load
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import streams as unix_socket
 from mcpx.core.gateway.frontends.streams import SocketFrontend
-from mcpx.core.system.listening import listen
-from mcpx.core.system.paths import acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
+from mcpx.core.store.listening import listen
+from mcpx.core.store.paths import acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
 from mcpx.errors import DaemonError
 from mcpx.parts import open_hub
 from supervisors import ChildSpec
@@ -107,7 +107,7 @@ def test_a_socket_of_another_user_is_not_joined(house, monkeypatch):
 
 
 def test_a_folder_too_long_for_a_socket_is_a_clear_error_where_that_cannot_be_helped(monkeypatch):
-    monkeypatch.setattr(mcpx.core.system.paths, "LINUX", False)
+    monkeypatch.setattr(mcpx.core.store.paths, "LINUX", False)
     monkeypatch.setenv("MCPX_STATE_DIR", "/tmp/" + "x" * 100)
     with pytest.raises(DaemonError, match="too long for a socket; name a shorter folder with MCPX_STATE_DIR"):
         daemon_paths("config.json")

@@ -81,6 +81,6 @@ def test_a_child_is_given_the_stated_variables_and_its_mark_and_no_others(monkey
 
 
 def test_nothing_of_the_sdk_is_imported_for_it():
-    program = "import sys, mcpx.core.servers.early_start, mcpx.core.system.listening; print(*sys.modules)"
+    program = "import sys, mcpx.core.servers.early_start, mcpx.core.store.listening; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"mcp", "mcp_types", "pydantic", "anyio"} & set(done.stdout.split())

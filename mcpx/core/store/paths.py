@@ -6,14 +6,13 @@ belong to this user and be closed to others; functions that cannot ensure that r
 
 The process that holds the lock (`acquire_lock`) is the daemon, whatever other files there are; another lock
 says who starts one. The kernel gives a lock back when its process ends, so that whoever holds it lives. A
-lock file that nobody holds may be removed (`mcpx.core.system.stale`), by one who holds it: whoever takes one
+lock file that nobody holds may be removed (`mcpx.core.store.stale`), by one who holds it: whoever takes one
 makes sure that its file is still there.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shlex
 import socket
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcpx.core.store.folders import ensure_folder, others_may_change, replaceable_above
-from mcpx.core.store.private_files import try_lock
+from mcpx.core.system.locks import is_held, try_lock
 from mcpx.errors import DaemonError
 from mcpx.paths import CONFIGURATIONS, config_file, digest, runtime_folder, state_folder
 
@@ -81,12 +80,10 @@ def lock_owner(path: Path) -> LockOwner | None:
     except OSError:
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: who else looks does not count as the owner
-    except OSError:
+        if not is_held(lock):
+            return None
         pid, _, config = os.fsdecode(os.pread(lock, MAX_LOCK_BYTES, 0)).partition("\n")
         return LockOwner(int(pid), config, os.fstat(lock).st_mtime) if pid.isdecimal() else None
-    else:
-        return None
     finally:
         os.close(lock)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from mcpx.core.system.paths import DaemonPaths, address, claim_folder, connect, unusable
+from mcpx.core.store.paths import DaemonPaths, address, claim_folder, connect, unusable
 from mcpx.errors import DaemonError
 from mcpx.paths import config_hint
 

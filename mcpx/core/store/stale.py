@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.paths import check_runtime_folder, check_state_folder, lock_owner, take_lock
 from mcpx.core.store.private_files import replace_file
-from mcpx.core.system.paths import check_runtime_folder, check_state_folder, lock_owner, take_lock
 from mcpx.errors import DaemonError
 from mcpx.paths import CONFIGURATIONS, configuration_folder, runtime_folder, state_folder
 
