@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
+from mcpx.cli.options import ARGUMENTS
 from mcpx.cli.printing import echo
 from mcpx.core.daemon.startup_report import report, take_starter
 from mcpx.errors import CallError, ConfigError, MCPXError, leaves
@@ -81,6 +82,7 @@ class Cli(Group):
             _flush()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = [*args]
         ctx.meta[_AS_JSON] = "--json" in args[: args.index("--") if "--" in args else None]
         return super().parse_args(ctx, args)
 

@@ -18,6 +18,10 @@ from mcpx.version import __version__
 COMMANDS: Final = {
     "Get in": {
         "demo": ("demo.tour.command:demo", "See it at work; needs no configuration."),
+        "setup": (
+            "cli.setup.setting_up:setup",
+            "Take over your clients' servers, and put MCPX into the clients.",
+        ),
         "import": ("cli.setup.importing:import_servers", "Take over the servers of your AI clients."),
         "install": ("cli.setup.install:install", "Put MCPX into your AI clients."),
         "uninstall": ("cli.setup.install:uninstall", "Take MCPX out of your AI clients."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import sys
 from abc import ABC, abstractmethod
@@ -31,6 +32,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 LONGEST: Final = timedelta(days=700_000)  # from now, and before now, there are dates
 _DURATION: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+ARGUMENTS: Final = "mcpx.arguments"
+"""Of the context's `meta`: the words that were typed behind `mcpx`."""
 _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -51,6 +54,16 @@ def duration_of(text: str) -> timedelta | None:
         return None
     duration = timedelta(**{_UNITS[found[2]]: int(found[1])})
     return duration if duration <= LONGEST else None
+
+
+def typed_with(option: str) -> str:
+    """Return the command line that was typed, with an option behind the command; secrets are `***`."""
+    from mcpx.setup.clients.masking import masked_arguments  # where nobody can be asked
+
+    ctx = click.get_current_context()
+    arguments = masked_arguments(ctx.meta.get(ARGUMENTS, ()))
+    command = ctx.command_path.split()[1:]
+    return shlex.join(["mcpx", *command, option, *arguments[len(command) :]])
 
 
 class Manner(NamedTuple):
@@ -80,7 +93,7 @@ class Manner(NamedTuple):
         if self.yes:
             return True
         if not self.on_terminal:
-            echo("nothing was changed: say --yes", err=True)
+            echo(f"nothing was changed; to do it: {typed_with('--yes')}", err=True)
             return False
         if asked(question):
             return True

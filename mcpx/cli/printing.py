@@ -72,10 +72,17 @@ def width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def echo_plan(whole: Sequence[Line], short: Callable[[], Iterable[Line]], *, diff: bool) -> None:
-    """Print the lines of a plan, whole with `diff` or if they leave room for the question, else in short."""
-    rows = sum(1 + max(0, len(text) - 1) // width() for text, _ in whole)
-    for text, colour in whole if diff or rows <= MAX_ROWS else short():
+def echo_plan(whole: Sequence[Line], *shorter: Callable[[], Iterable[Line]], diff: bool) -> None:
+    """Print the lines of a plan: whole with `diff`, else the first form that leaves room for the question.
+
+    The last one is printed in any case.
+    """
+    lines = whole
+    for form in () if diff else shorter:
+        if sum(1 + max(0, len(text) - 1) // width() for text, _ in lines) <= MAX_ROWS:
+            break
+        lines = list(form())
+    for text, colour in lines:
         echo(text, fg=colour, bold=colour is None and not text.startswith(" "))
 
 

@@ -238,7 +238,7 @@ def undo(
     config_path: str | None,
     manner: Manner,
 ) -> None:
-    """Take back what the last import, install, uninstall, add, remove, enable or disable has changed.
+    """Take back what the last setup, import, install, uninstall, add, remove, enable or disable has changed.
 
     Each file becomes what it was, byte for byte; said again, the change before is taken back. Where a file
     was changed since, what the command changed is taken back, and the rest stays.
@@ -281,7 +281,7 @@ class _Undoing(FilePlan):
         if self.undo.refused:
             text = "nothing was changed; --force puts the copies in their place, and keeps what is there"
             echo(text, err=True)
-            if last.command.startswith("install"):
+            if last.command.split()[0] in {"install", "setup"}:
                 echo("mcpx uninstall takes MCPX out and leaves the rest", err=True)
 
     def carry_out(self) -> None:

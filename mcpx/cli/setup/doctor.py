@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Container
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 SIGNS: Final = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 COLOURS: Final = {"ok": "green", "note": "yellow", "wrong": "red"}
 INDENT: Final = " " * 8
+START_TIMEOUT_S: Final = 30.0
 
 
 def show_page(sections: list[Section]) -> None:
@@ -31,13 +34,14 @@ def show_page(sections: list[Section]) -> None:
     for section in sections:
         echo(section.title, bold=True)
         for finding in section.findings:
-            _show_finding(finding)
+            show_finding(finding)
     echo(f"\n{_summary(sections)}", bold=True)
     if any(each.fix is not None for section in sections for each in section.findings):
         echo("mcpx doctor --fix mends what can be mended safely")
 
 
-def _show_finding(finding: Finding) -> None:
+def show_finding(finding: Finding) -> None:
+    """Print a finding, what is behind it, and what to do about it."""
     line = f"  {SIGNS[finding.level]} {finding.subject}: {one_line(finding.text)}"
     echo(line, fg=None if finding.level == "ok" else COLOURS[finding.level])
     for each in str(finding.details.get("excerpt") or "").splitlines():
@@ -88,9 +92,6 @@ def _finding(title: str, finding: Finding) -> dict[str, Any]:
     return found | ({"details": finding.details} if finding.details else {})
 
 
-START_TIMEOUT_S = 30.0
-
-
 @click.command(short_help="Say what is wrong, and what to type.")
 @changing_options
 @click.option("--fix", "mends", is_flag=True, help="Mend what can be mended safely.")
@@ -115,7 +116,7 @@ def doctor(
     Each server is started once, and each client's entry too, as the client does it; a daemon that does not
     run is started for that and ended again. Exit code 1 if anything is wrong; notes do not count.
     """
-    sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=manner.as_json)
+    sections = examined(config_path, starts=not no_start, timeout_s=timeout, quiet=manner.as_json)
     if not manner.as_json:
         show_page(sections)
     mended: dict[str, str | None] = {}
@@ -125,7 +126,7 @@ def doctor(
     elif mends and not manner.as_json:
         click.echo("nothing here can be mended by --fix")
     if None in mended.values():  # what was wrong because of it may be well now
-        sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=manner.as_json)
+        sections = examined(config_path, starts=not no_start, timeout_s=timeout, quiet=manner.as_json)
         if not manner.as_json:
             click.echo()
             show_page(sections)
@@ -136,18 +137,27 @@ def doctor(
     sys.exit(1 if is_wrong or is_declined else 0)
 
 
-def _examined(config_path: str | None, *, starts: bool, timeout_s: float, quiet: bool) -> list[Section]:
-    """Run the checks, and say on a terminal which one runs."""
+def examined(
+    config_path: str | None,
+    *,
+    starts: bool = True,
+    timeout_s: float = START_TIMEOUT_S,
+    quiet: bool,
+    titles: Container[str] | None = None,
+) -> list[Section]:
+    """Run the checks, all or those of these titles, and say on a terminal which one runs."""
     from mcpx.core.telemetry.log import configure  # all that is examined: a quarter of a second
-    from mcpx.setup.doctor.examination import examine  # likewise
+    from mcpx.setup.doctor.examination import CHECKS, examine  # likewise
     from mcpx.setup.doctor.installation import Installation  # likewise
 
     configure("error")  # what fails is on the page
     installation = Installation(config_path, starts=starts, timeout_s=timeout_s)
+    checks = [check for check in CHECKS if titles is None or check.title in titles]
+    run = partial(examine, installation, checks=checks)
     if quiet or not sys.stderr.isatty():
-        return examine(installation)
+        return run()
     with console(err=True).status("") as progress:
-        return examine(installation, on_check=lambda title: progress.update(f"looking at the {title} ..."))
+        return run(on_check=lambda title: progress.update(f"looking at the {title} ..."))
 
 
 def _fixes(sections: list[Section]) -> list[Fix]:

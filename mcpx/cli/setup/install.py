@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from mcpx.setup.clients.installing import Installation, Removal
 
 
-_UNASKED: Final = f"{', '.join(TOOLS[:-1])} and {TOOLS[-1]} run without asking"
+UNASKED: Final = f"{', '.join(TOOLS[:-1])} and {TOOLS[-1]} run without asking"
 _ALLOW: Final = "Write these rules too, so that what only reads runs without asking?"
 _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
 
 @dataclass
-class _Installing(FilePlan):
-    """MCPX put into the files of clients."""
+class Installing(FilePlan):
+    """MCPX put into the files of clients; `command` is the change's name in the journal."""
 
     plan: InstallPlan
     edits: Sequence[Edit]
-    adopt: bool
+    command: str
     diff: bool
     asks: bool
     """Whether the clients' rules are a question of their own."""
@@ -58,9 +58,9 @@ class _Installing(FilePlan):
     def show(self) -> None:
         plan = self.plan
         more = "  --diff shows every entry", None
-        echo_plan([*_whole(plan)], lambda: [*_short(plan), more], diff=self.diff)
+        echo_plan([*whole_plan(plan)], lambda: [*_short(plan), more], diff=self.diff)
         if self.offered:
-            echo(f"with --rules, {_UNASKED} in {', '.join(self.offered)}")
+            echo(f"with --rules, {UNASKED} in {', '.join(self.offered)}")
         if not self.edits and not plan.is_refused:
             echo("nothing to do")
 
@@ -72,7 +72,7 @@ class _Installing(FilePlan):
                 echo("nothing was changed", err=True)
                 return
         changed = self.plan.changed
-        command = " ".join(["install", *(["--adopt"] if self.adopt else []), *changed])
+        command = " ".join([self.command, *changed])
         self.change = carry_out(command, self.edits, about={"clients": [*changed]})
         self.daemon = reload_daemon(self.plan.config) if self.plan.new_servers else None
 
@@ -80,9 +80,8 @@ class _Installing(FilePlan):
         plan = self.plan
         for sentence in (*plan.fallbacks, *((self.daemon,) if self.daemon else ())):
             echo(sentence)
-        titles = [client.title for client in plan.changed_clients]
         echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
-        echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
+        echo(f"next: restart {', '.join(titles(plan))}")
         if not plan.config.exists():
             option = config_hint(plan.config)
             commands = f"mcpx import{option}, or mcpx add{option}"
@@ -102,7 +101,12 @@ class _Installing(FilePlan):
         return report | ({"daemon": self.daemon} if self.daemon else {})
 
 
-def _whole(plan: InstallPlan) -> Iterator[Line]:
+def titles(plan: InstallPlan) -> list[str]:
+    """The clients that are changed, as people call them."""
+    return list(dict.fromkeys(client.title for client in plan.changed_clients))
+
+
+def whole_plan(plan: InstallPlan) -> Iterator[Line]:
     """Every entry that is written, and every one that moves."""
     for each in plan.installations:
         client, path = each.file.client, each.file.path
@@ -118,7 +122,7 @@ def _whole(plan: InstallPlan) -> Iterator[Line]:
             yield f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", "red"
             yield from ((f"      {note}", "yellow") for note in plan.losses(each.file, name))
         if (approval := plan.approval_of(each)) is not None:
-            yield f"  rules in {short(approval.file.path)}: {_UNASKED}", None
+            yield f"  rules in {short(approval.file.path)}: {UNASKED}", None
             yield from ((f"  + {rule}", "green") for rule in approval.added)
         yield from _remarks(plan, each)
     if plan.adoption is not None and plan.new_servers:
@@ -141,7 +145,7 @@ def _short(plan: InstallPlan) -> Iterator[Line]:
         moved = f"; to MCPX: {', '.join(moves)}" if moves else ""
         yield f"{title}  {path}: {what}{moved}", "green" if each.outcome != "present" else None
         if (approval := plan.approval_of(each)) is not None and approval.changes:
-            yield f"  + rules in {short(approval.file.path)}: {_UNASKED}", "green"
+            yield f"  + rules in {short(approval.file.path)}: {UNASKED}", "green"
         yield from _remarks(plan, each)
     lost = (
         (note, f"{name} of {each.file.client.title}")
@@ -240,7 +244,7 @@ def install(
     Copies of the files are kept: mcpx uninstall takes MCPX out again, mcpx undo takes back the last change.
     """
     take_back_interrupted(manner)
-    files = _installed(clients)
+    files = installed(clients)
     plan = plan_installs(files, config_path, adopt=adopt, approve=rules is not False)
     asks = rules is None and manner.on_terminal and not manner.yes
     offered: tuple[str, ...] = ()
@@ -249,12 +253,17 @@ def install(
         plan = msgspec.structs.replace(plan, approvals=())
     edits = plan.edits()
     question = f"Put MCPX into {', '.join(plan.changed)}?" if edits else None
-    installing = _Installing(plan, edits, adopt, diff, asks, offered)
+    command = "install --adopt" if adopt else "install"
+    installing = Installing(plan, edits, command, diff, asks, offered)
     installing.end(manner, question, is_failed=plan.is_refused)
 
 
-def _installed(names: Sequence[str]) -> list[ClientFile]:
-    """The files of the clients that were named, or of those that are there."""
+def installed(names: Sequence[str]) -> list[ClientFile]:
+    """The files of the clients that were named, or of those that are there.
+
+    Raises:
+        MCPXError: No client is there.
+    """
     rows = clients_named(names, (*CLIENTS, *windows_clients()))
     found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
     if not found:

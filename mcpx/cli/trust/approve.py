@@ -11,7 +11,7 @@ import click
 
 from mcpx.cli.asking import Control
 from mcpx.cli.known_names import complete_server, complete_tool
-from mcpx.cli.options import asked, json_option, with_config
+from mcpx.cli.options import asked, json_option, typed_with, with_config
 from mcpx.cli.printing import echo, print_json
 from mcpx.core.config.load import commands_of_servers, read_config
 from mcpx.core.policy.agreements import server_lines
@@ -98,7 +98,7 @@ def _approve_project(folder: str, control: Control, *, yes: bool, as_json: bool)
     is_new = bool(found["servers"]) and not found["approved"]
     if is_new and not yes:
         if as_json or not sys.stdin.isatty():
-            echo("nothing was approved: say --yes", err=True)
+            echo(f"nothing was approved; to do it: {typed_with('--yes')}", err=True)
             sys.exit(1)
         if not asked("Let clients in this folder start this?"):
             echo("nothing was approved", err=True)

@@ -90,7 +90,7 @@ def test_without_a_terminal_at_either_end_nobody_is_asked(pipe):
 def test_without_a_terminal_only_yes_counts():
     refused = without()
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == "nothing was changed: say --yes\n"
+    assert refused.stderr == "nothing was changed; to do it: mcpx --yes\n"
     agreed = without("--yes", "--config", "x.json")
     assert (agreed.returncode, agreed.stdout, agreed.stderr) == (0, "changed x.json\n", "")
 

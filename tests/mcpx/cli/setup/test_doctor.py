@@ -14,7 +14,7 @@ from mcpx.setup.doctor.installation import Fix, note, ok, wrong
 
 
 def examined(monkeypatch, *findings):
-    monkeypatch.setattr(command, "_examined", lambda *_args, **_options: [Section("servers", findings)])
+    monkeypatch.setattr(command, "examined", lambda *_args, **_options: [Section("servers", findings)])
 
 
 def run(*arguments):
@@ -72,7 +72,7 @@ def mended(monkeypatch):
         too = wrong("a", "is open too", fix=Fix("chmod 600 a", lambda: done.append("again")))
         return [Section("files", (is_open, too, wrong("daemon", "does not like that"), stale))]
 
-    monkeypatch.setattr(command, "_examined", look)
+    monkeypatch.setattr(command, "examined", look)
     return done
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_mended_unasked(mended):
     assert done.stdout.endswith("\nmcpx doctor --fix mends what can be mended safely\n")
     done = run("--fix")
     assert (done.exit_code, mended) == (1, [])
-    assert "nothing was changed: say --yes" in done.stderr
+    assert "nothing was changed; to do it: mcpx" in done.stderr
 
 
 def test_a_dry_run_only_says_what_would_be_mended(mended):
