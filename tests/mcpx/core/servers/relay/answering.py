@@ -85,7 +85,11 @@ async def http_server(era: str) -> AsyncIterator[dict[str, Any]]:
 
 
 class AnsweringClient:
-    """One client's user: answers everything, with its name in it, and remembers what came."""
+    """One client's user: answers everything, with its name in it, and remembers what came.
+
+    `asked` is without roots/list, which MCPX also asks for itself, whenever it wants to know the project; that a
+    server got them is seen by what it answers.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -106,7 +110,7 @@ class AnsweringClient:
         return chosen | ({"log_level": level} if level else {})
 
     def _note(self, params: Any) -> None:
-        self.asked.append(params.model_dump(by_alias=True, mode="json", exclude_none=True) if params else {})
+        self.asked.append(params.model_dump(by_alias=True, mode="json", exclude_none=True))
 
     async def sample(self, _ctx: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         self._note(params)
@@ -120,7 +124,6 @@ class AnsweringClient:
         return ElicitResult(action="accept", content={"n": 3, "by": self.name})
 
     async def roots(self, _ctx: Any) -> ListRootsResult | ErrorData:
-        self._note(None)
         return ListRootsResult(roots=[Root(uri=f"file:///home/{self.name}", name=self.name)])
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:

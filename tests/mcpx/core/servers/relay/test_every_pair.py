@@ -92,10 +92,10 @@ async def test_a_client_is_asked_and_told_what_is_its_own(able, kind):
     with anyio.fail_after(50):
         # all at once, one by one, and over again
         assert said(await exec_(client, kind, "ask", questions=list(EVERY))) == ann.answers()
-        sample, form, url, roots = (question.get("params", {}) for question in EVERY)
+        sample, form, url = (question["params"] for question in EVERY[:3])
         form = form | {"message": f"{kind} asks:\n\nWhich?"}
         url = url | {"message": f"{kind} asks:\n\nGo\n\nThe link opens example.com."}
-        asked = [sample, form, url, roots]
+        asked = [sample, form, url]
         assert [_without_mode(each) for each in ann.asked] == [_without_mode(each) for each in asked]
         for question, answer in zip(EVERY, ann.answers(), strict=True):
             assert said(await exec_(client, kind, "ask", questions=[question])) == [answer]
@@ -137,7 +137,7 @@ async def test_it_is_asked_in_prompts_and_reads_too(able, kind):
         assert json.loads(prompt.messages[0].content.text)["said"] == answers
         read = await client.read_resource(f"mcpx://{kind}/ask:///{quote(questions, safe='')}")
         assert json.loads(read.contents[0].text)["said"] == answers
-        assert len(ann.asked) == 4
+        assert len(ann.asked) == 2
 
 
 HOSTILE = [
