@@ -41,7 +41,9 @@ def test_the_description_names_every_tool(gateway, direct, server):
     blocks = re.split(r"^## ", gateway.descriptions()["inspect"], flags=re.MULTILINE)
     # under its own heading, or under that of a server with the same tools
     (block,) = [
-        block for block in blocks if re.search(rf"\A{server}\b|^same tools as .*\b{server}\b", block, re.M)
+        block
+        for block in blocks
+        if re.search(rf"\A{server}\b|^same tools as .*\b{server}\b", block, re.MULTILINE)
     ]
     named = set(re.findall(r"[\w-]+", block))
     names = {tool.name for tool in direct.tools(server)}

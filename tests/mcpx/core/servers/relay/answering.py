@@ -87,8 +87,8 @@ async def http_server(era: str) -> AsyncIterator[dict[str, Any]]:
 class AnsweringClient:
     """One client's user: answers everything, with its name in it, and remembers what came.
 
-    `asked` is without roots/list, which MCPX also asks for itself, whenever it wants to know the project; that a
-    server got them is seen by what it answers.
+    `asked` is without roots/list, which MCPX also asks for itself, whenever it wants to know the project;
+    that a server got them is seen by what it answers.
     """
 
     def __init__(self, name: str) -> None:
