@@ -6,6 +6,7 @@
 | `access` | One-time codes from `mcpx ui`, the sessions that they become, and both kept for the next daemon |
 | `guard` | Checks of each request, whatever it is for; and the headers of each response |
 | `routes` | The addresses, and the files of `static/` |
+| `bundle` | The one script and the one style sheet that are made of them |
 | `answers` | The frame of the handlers: JSON, errors, and browsers that leave |
 | `events` | The stream of server-sent events: the topics that a page follows |
 | `cards` | What is shown of each server, what its processes use, and what the views are given |

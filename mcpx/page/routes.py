@@ -1,18 +1,19 @@
 """The addresses of the page: `/ui/`, its files, the stream, and what the views ask and do.
 
-The files of `static/` are read once each, when they are first asked for. `index.html` is the page itself,
-whatever the view. Its policy allows scripts, styles and fonts of the page's own, and no others; the import
-map, which has to stand within the file, by its digest.
+`index.html` is the page itself, whatever the view. Its policy allows scripts, styles and fonts of the page's
+own, and no others. It names one script and one style sheet, which are made of the files of `static/`
+(`mcpx.page.bundle`). What is static is read or made once, when it is first asked for; a browser that has it
+asks whether it is still the same.
 """
 
 from __future__ import annotations
 
-import base64
+import gzip
 import hashlib
 import re
 from functools import cache, partial
-from importlib.resources import files
-from typing import Any, Final
+from importlib.resources import as_file, files
+from typing import Any, Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,11 +25,14 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.page.access import Access, PageMemory
 from mcpx.page.answers import get, post
+from mcpx.page.bundle import script, style
 from mcpx.page.cards import OpenPage
 from mcpx.page.events import Streams
 from mcpx.page.guard import HINT, OPEN, PREFIX, SESSION, Guard, cookie_name, port_of
 from mcpx.page.views import calls, model, overview, server, setup
 
+_LEVEL: Final = 4  # of compression: half the time of the usual one, for little more
+_TAG_DIGITS: Final = 32
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -36,8 +40,14 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
     "woff2": "font/woff2",
 }
-_IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
 _NAME: Final = re.compile(r"(?:[a-z0-9-]+/)*[a-z0-9.-]+\.(css|mjs|svg|woff2)")
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:;"
+    " font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
+)
+SCRIPT: Final = "page.mjs"
+STYLE: Final = "page.css"
 MAX_NONCE_CHARS: Final = 100
 VIEWS = (overview, server, calls, model, setup)
 
@@ -45,37 +55,56 @@ VIEWS = (overview, server, calls, model, setup)
 async def index(_request: Request) -> Response:
     """The page."""
     return Response(
-        _read("index.html"), media_type=_TYPES["html"], headers={"content-security-policy": _policy()}
+        _read("index.html"), media_type=_TYPES["html"], headers={"content-security-policy": _POLICY}
     )
 
 
-async def file(request: Request) -> Response:
-    """One of its files."""
+def file(request: Request) -> Response:
+    """One of its files; in a thread, since the first time takes a while."""
     name = request.path_params["name"]
     kind = _NAME.fullmatch(name)
     if kind is None:
         return PlainTextResponse("Not found\n", 404)
     try:
-        content = _read(name)
+        content = _content(name)
     except OSError:  # there is none, or none can have such a name
         return PlainTextResponse("Not found\n", 404)
-    return Response(content, media_type=_TYPES[kind[1]])
+    headers = {"etag": content.tag, "cache-control": "no-cache", "vary": "accept-encoding"}
+    if request.headers.get("if-none-match") == content.tag:
+        return Response(status_code=304, headers=headers)
+    if content.packed is None or "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(content.plain, media_type=_TYPES[kind[1]], headers=headers)
+    headers["content-encoding"] = "gzip"
+    return Response(content.packed, media_type=_TYPES[kind[1]], headers=headers)
+
+
+class _Content(NamedTuple):
+    """A file as it is sent: by itself, compressed if that halves it, and the tag of both."""
+
+    plain: bytes
+    packed: bytes | None
+    tag: str
 
 
 @cache
+def _content(name: str) -> _Content:
+    plain = _made(name) if name in {SCRIPT, STYLE} else _read(name)
+    packed = gzip.compress(plain, _LEVEL, mtime=0)
+    digest = hashlib.sha256(plain).hexdigest()[:_TAG_DIGITS]
+    return _Content(plain, packed if 2 * len(packed) < len(plain) else None, f'W/"{digest}"')
+
+
+def _made(name: str) -> bytes:
+    """The one script or the one style sheet."""
+    suffix = f".{name.rpartition('.')[2]}"
+    with as_file(files("mcpx.page") / "static") as folder:
+        paths = folder.rglob(f"*{suffix}")
+        sources = {each.relative_to(folder).as_posix(): each.read_text("utf-8") for each in paths}
+    return (script(sources, "app.mjs") if name == SCRIPT else style(sources)).encode()
+
+
 def _read(name: str) -> bytes:
     return (files("mcpx.page") / "static" / name).read_bytes()
-
-
-@cache
-def _policy() -> str:
-    found = _IMPORT_MAP.search(_read("index.html").decode())
-    digest = base64.b64encode(hashlib.sha256(found[1].encode() if found else b"").digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data: blob:; font-src 'self'; base-uri 'none'; form-action 'none';"
-        " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    )
 
 
 def application(page: OpenPage, streams: Streams) -> ASGIApp:

@@ -49,6 +49,18 @@ async def test_all_are_there_and_found(visit: Visit) -> None:
     assert not await visit.violations()
 
 
+async def test_the_page_is_one_script_and_one_style_sheet(visit: Visit) -> None:
+    page = visit.page
+    await page.goto("about:blank")
+    await visit.go("")
+    await expect(page.get_by_role("region", name="Servers")).to_be_visible()
+    asked = await page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
+    named = [each.rpartition("/ui/static/")[2] for each in asked if "/ui/static/" in each]
+    assert sorted(named) == ["page.css", "page.mjs", "vendor/inter.woff2"]
+    assert await page.evaluate("performance.getEntriesByName('first-contentful-paint').length") == 1
+    await expect(page.get_by_role("banner")).to_have_count(1)  # what was painted first has become the frame
+
+
 async def test_a_daemon_that_has_gone_is_said_to_be(visit: Visit, house: PageHouse) -> None:
     page = visit.page
     await visit.go("")

@@ -120,7 +120,9 @@ async def test_the_page_itself_is_let_in_by_each_of_its_names(tmp_path, monkeypa
             there = await visitor.ask("GET", "/ui/", [*visitor.cookies, *more], host=host)
             assert there.status == 200
         assert (await visitor.get("/ui/", more=[("Sec-Fetch-Site", "none")])).status == 200
-        assert (await visitor.get("/ui/static/app.mjs")).headers["content-type"].startswith("text/javascript")
+        assert (
+            (await visitor.get("/ui/static/page.mjs")).headers["content-type"].startswith("text/javascript")
+        )
         assert (await visitor.get("/ui", more=[])).headers["location"].endswith("/ui/")
 
 
@@ -303,12 +305,14 @@ async def test_every_response_has_the_headers_that_keep_it_to_itself(tmp_path, m
         visitor = await Visitor.entering(page)
         nobody = Visitor(visitor.origin)
         answers = [
-            await visitor.get(path) for path in ("/ui/", "/ui/api/here", "/ui/none", "/ui/static/app.mjs")
+            await visitor.get(path) for path in ("/ui/", "/ui/api/here", "/ui/none", "/ui/static/page.mjs")
         ]
         answers += [await nobody.get("/ui/"), await nobody.get("/ui/open"), await visitor.get("/ui")]
         answers.append(await nobody.ask("GET", "/ui/", (), host="evil.example"))
+        kept = [each.headers["cache-control"] for each in answers]
+        assert kept == ["no-cache" if "etag" in each.headers else "no-store" for each in answers]
+        assert kept.count("no-cache") == 1
         for each in answers:
-            assert each.headers["cache-control"] == "no-store"
             assert each.headers["x-content-type-options"] == "nosniff"
             assert each.headers["x-frame-options"] == "DENY"
             assert each.headers["referrer-policy"] == "no-referrer"
@@ -363,11 +367,11 @@ async def test_no_address_is_a_fault_that_fills_the_log(tmp_path, monkeypatch, c
 async def test_a_fault_outside_of_the_handlers_is_contained_too(tmp_path, monkeypatch, caplog):
     contained = []
     monkeypatch.setattr("mcpx.page.guard.contain", lambda error, place: contained.append((str(error), place)))
-    monkeypatch.setattr("mcpx.page.routes._read", lambda _name: 1 // 0)
+    monkeypatch.setattr("mcpx.page.routes._content", lambda _name: 1 // 0)
     async with served(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
         for _ in range(2):
-            answer = await visitor.get("/ui/static/app.mjs")
+            answer = await visitor.get("/ui/static/page.mjs")
             assert (answer.status, answer.body) == (500, b"Internal Server Error")
     assert contained == [("integer division or modulo by zero", "page")] * 2
     assert "Traceback" not in caplog.text
