@@ -13,7 +13,7 @@ import click
 
 from mcpx.cli.group import Cli, no_such_command
 from mcpx.cli.printing import print_json
-from mcpx.version import __version__
+from mcpx.version import __version__, installation
 
 COMMANDS: Final = {
     "Get in": {
@@ -137,8 +137,8 @@ def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
 @click.command(short_help="Print the version.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def version(*, as_json: bool) -> None:
-    """Print the version of MCPX."""
+    """Print the version of MCPX; with --json also where it is, and what installed it out of what."""
     if as_json:
-        print_json({"version": __version__})
+        print_json(installation())
     else:
         click.echo(f"mcpx, version {__version__}")

@@ -1,7 +1,7 @@
 # Sets up what the scripts run in. Sourced by them, never run.
 #
 # Owns .venv in the project root and, for the live tests, tests/live/node_modules, tests/live/.venv-servers and
-# tests/live/.venv-converters.
+# tests/live/.venv-converters; for those of a release tests/release/.venv-release.
 # Every step is skipped when its stamp says it was done for the same inputs, and done again from the start when
 # it was cut short. Progress goes to stderr, one line a step; the output of pip and npm only when they fail.
 # Works with bash 3.2 (macOS).
@@ -210,6 +210,15 @@ prepare_python_servers() {
     install_once "$live/.venv-servers" .installed "$(checksum "$live/requirements.txt")" \
         pip "$live/.venv-servers" install -r "$live/requirements.txt" ||
         without "the Python servers could not be installed, see above"
+}
+
+# What MCPX is installed with, and what reads the recipes of a release.
+prepare_release_tools() {
+    local folder=$root/tests/release
+    make_venv "$folder/.venv-release"
+    install_once "$folder/.venv-release" .installed "$(checksum "$folder/requirements.txt")" \
+        pip "$folder/.venv-release" install -r "$folder/requirements.txt" ||
+        without "uv and pipx could not be installed, see above"
 }
 
 # Installs Debian's package $2, for whoever may install it, without starting what is in it: $1 is its name for

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+import mcpx
 from mcpx import __version__
 from mcpx.cli.group import HIDDEN
 from mcpx.cli.main import COMMANDS, cli
@@ -61,7 +62,9 @@ def test_help_imports_no_command(words):
 def test_help_and_version_are_commands_too(tmp_path):
     assert run_cli(tmp_path, "version").stdout == run_cli(tmp_path, "--version").stdout
     assert __version__ in run_cli(tmp_path, "version").stdout
-    assert json.loads(run_cli(tmp_path, "version", "--json").stdout) == {"version": __version__}
+    told = json.loads(run_cli(tmp_path, "version", "--json").stdout)
+    assert told["version"] == __version__
+    assert told["path"] == str(Path(mcpx.__file__).parent)
     assert run_cli(tmp_path, "help").stdout == run_cli(tmp_path, "--help").stdout
     for command in (["exec"], ["daemon"], ["daemon", "start"], ["attach"]):
         asked, given = run_cli(tmp_path, "help", *command), run_cli(tmp_path, *command, "--help")
