@@ -10,8 +10,9 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
@@ -28,8 +29,10 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
 Section = Mapping[str, tuple[str, str]]
 """The commands of a section of the help by name: each its place, and what it does in a line."""
-HIDDEN: Final = frozenset({"mcp"})
-"""Commands that completion leaves out."""
+HIDDEN: Final = frozenset({"list", "mcp", "reload"})
+"""Commands that completion leaves out: others do the same."""
+EVERY: Final = "mcpx.every"
+"""Of the context's `meta`: whether the help is of all commands."""
 _AS_JSON: Final = "mcpx.as_json"
 
 
@@ -48,12 +51,20 @@ class Group(click.Group):
 class Cli(Group):
     """The root command, with the commands of a table: each is imported when it is used.
 
-    Help and completion are made of the table alone.
+    Help and completion are made of the table alone. The help is of the `common` commands, by task, those that
+    share a line in one text, and fits a screen; with --all it has them all.
     """
 
-    def __init__(self, *args: Any, table: Mapping[str, Section], **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        table: Mapping[str, Section],
+        common: Mapping[str, Sequence[str]],
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self._table = table
+        self._common = common
         self._known = {name: known for section in table.values() for name, known in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -83,6 +94,7 @@ class Cli(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[ARGUMENTS] = [*args]
+        ctx.meta[EVERY] = "--all" in takewhile(lambda word: word.startswith("-"), args)
         ctx.meta[_AS_JSON] = "--json" in args[: args.index("--") if "--" in args else None]
         return super().parse_args(ctx, args)
 
@@ -98,12 +110,33 @@ class Cli(Group):
         except (KeyboardInterrupt, click.Abort, MCPXError, OSError, ExceptionGroup) as error:
             end(error, as_json=as_json)
 
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if ctx.meta.get(EVERY):
+            super().format_help(ctx, formatter)
+            return
+        self.format_usage(ctx, formatter)
+        formatter.write(f"\n  {self.short_help}\n\n")
+        rows = {
+            (title, ", ".join(names)): " ".join(self._known[name][1] for name in names)
+            for title, lines in self._common.items()
+            for names in (line.split() for line in lines)
+        }
+        indent = max(len(names) for _, names in rows)
+        for title in self._common:
+            formatter.write(f"{title}:\n")
+            for (section, names), text in rows.items():
+                if section == title:
+                    formatter.write(f"  {names:{indent}}  {text}\n")
+        formatter.write(
+            f"mcpx COMMAND --help says more of one; mcpx help --all has all {len(self._known)}.\n"
+        )
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write a section for each task."""
         limit = formatter.width - 6 - max(map(len, self._known))
         for title, commands in self._table.items():
             rows = [
-                (name, click.Command(name, help=text).get_short_help_str(limit) if name in HIDDEN else text)
+                (name, click.Command(name, help=text).get_short_help_str(limit))
                 for name, (_, text) in commands.items()
             ]
             with formatter.section(title):

@@ -11,23 +11,19 @@ from typing import Final
 
 import click
 
-from mcpx.cli.group import Cli, no_such_command
+from mcpx.cli.group import EVERY, Cli, no_such_command
 from mcpx.cli.printing import print_json
 from mcpx.version import __version__, installation
 
 COMMANDS: Final = {
     "Get in": {
+        "setup": ("cli.setup.setting_up:setup", "Put MCPX into your AI clients, with their servers."),
         "demo": ("demo.tour.command:demo", "See it at work; needs no configuration."),
-        "setup": (
-            "cli.setup.setting_up:setup",
-            "Take over your clients' servers, and put MCPX into the clients.",
-        ),
         "import": ("cli.setup.importing:import_servers", "Take over the servers of your AI clients."),
         "install": ("cli.setup.install:install", "Put MCPX into your AI clients."),
         "uninstall": ("cli.setup.install:uninstall", "Take MCPX out of your AI clients."),
     },
     "Your servers": {
-        "list": ("cli.setup.servers:list_servers", "The servers of the configuration."),
         "add": ("cli.setup.servers:add", "Add a server."),
         "add-json": ("cli.setup.servers:add_json", "Add a server, given as JSON."),
         "remove": ("cli.setup.servers:remove", "Take servers out."),
@@ -36,13 +32,6 @@ COMMANDS: Final = {
         "login": ("cli.trust.login:login", "Sign in to a server."),
         "logout": ("cli.trust.login:logout", "Sign out of a server."),
         "secret": ("cli.trust.secrets:secret", "Secrets in the keychain."),
-        "mcp": (
-            "cli.setup.servers:mcp",
-            (
-                "Add, list and remove servers, as in other clients: mcpx mcp add is mcpx add,"
-                " like claude mcp add."
-            ),
-        ),
     },
     "Every day": {
         "ui": ("cli.operations.ui:ui", "The daemon's page, in the browser."),
@@ -66,7 +55,6 @@ COMMANDS: Final = {
         "check": ("cli.setup.check:check", "Check a configuration."),
         "logs": ("cli.operations.logs:logs", "What a server says on standard error."),
         "restart": ("cli.operations.running:restart", "Restart one server."),
-        "reload": ("cli.operations.running:reload_config", "Read the configuration again."),
         "undo": ("cli.setup.changing:undo", "Take back the last change of files."),
         "config": ("cli.setup.check:config", "About the configuration file."),
     },
@@ -80,21 +68,42 @@ COMMANDS: Final = {
         "help": ("cli.main:show_help", "Show the help of a command."),
         "version": ("cli.main:version", "Print the version."),
     },
+    "Under other names": {
+        "list": ("cli.operations.running:status", "The same as status."),
+        "mcp": (
+            "cli.setup.servers:mcp",
+            "mcpx mcp add is mcpx add, as claude mcp add; remove, list and so on.",
+        ),
+        "reload": (
+            "cli.operations.running:reload_config",
+            "Read the configuration again; the daemon does so by itself.",
+        ),
+    },
 }
 """The commands by sections of the help: the place of each in `mcpx`, imported when used, and what it does."""
+COMMON: Final = {
+    "Begin": ("setup", "demo", "undo"),
+    "Your servers": ("status", "add remove", "enable disable", "login"),
+    "Every day": ("ui", "top", "inspect", "exec"),
+    "When something is wrong": ("doctor", "logs", "restart"),
+}
+"""The commands of the help without --all: 23 lines at most, which leave one for the prompt."""
 
 
 @click.group(
     cls=Cli,
     table=COMMANDS,
+    common=COMMON,
+    short_help="One gateway between AI clients and their MCP servers. To begin: mcpx setup",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="mcpx")
+@click.option("--all", is_flag=True, expose_value=False, help="With --help: all commands.")
 def cli() -> None:
     """Three tools instead of hundreds: one gateway between AI clients and their MCP servers.
 
     A client is given inspect, exec and resources; MCPX keeps the servers of its configuration alive behind
-    them. To see that: mcpx demo. To begin: mcpx import, then mcpx install.
+    them. To see that: mcpx demo. To begin: mcpx setup.
 
     The configuration is the file given, or $MCPX_CONFIG, or config.json in your config folder for mcpx. Any
     client's own file will do (mcpServers, servers).
@@ -115,10 +124,12 @@ def attach(arguments: tuple[str, ...]) -> None:
 
 @click.command("help", short_help="Show the help of a command.")
 @click.argument("command", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All commands, the rare ones too.")
 @click.pass_context
-def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
-    """Show what a COMMAND does and takes; without one, all commands."""
+def show_help(ctx: click.Context, command: tuple[str, ...], *, every: bool) -> None:
+    """Show what a COMMAND does and takes; without one, the common commands, or all."""
     shown = ctx.find_root()
+    shown.meta[EVERY] = every
     for name in command:
         group = shown.command
         found = group.get_command(shown, name) if isinstance(group, click.Group) else None

@@ -57,12 +57,17 @@ def duration_of(text: str) -> timedelta | None:
 
 
 def typed_with(option: str) -> str:
-    """Return the command line that was typed, with an option behind the command; secrets are `***`."""
+    """Return the command line that was typed, with an option behind the command.
+
+    One that may hold secrets is cut there.
+    """
     from mcpx.setup.clients.masking import masked_arguments  # where nobody can be asked
 
     ctx = click.get_current_context()
-    arguments = masked_arguments(ctx.meta.get(ARGUMENTS, ()))
+    arguments = ctx.meta.get(ARGUMENTS, [])
     command = ctx.command_path.split()[1:]
+    if masked_arguments(arguments) != arguments or any("{" in each for each in arguments):
+        return " ".join(["mcpx", *command, option, "..."])
     return shlex.join(["mcpx", *command, option, *arguments[len(command) :]])
 
 

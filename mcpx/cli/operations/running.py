@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,10 @@ from mcpx.cli.known_names import complete_server
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import echo, print_json
 from mcpx.core.text import one_line
+from mcpx.errors import MCPXError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command(short_help="The servers, a row each.")
@@ -20,38 +26,84 @@ from mcpx.core.text import one_line
 @json_option
 @click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
 def status(*, server: str | None, config_path: str | None, as_json: bool, watch: bool) -> None:
-    """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error.
+    """Show the servers: state, pid, uptime, restarts, calls, the last error.
 
-    With a SERVER, it alone, and the variables that its process was given, each with where it came from.
+    With a SERVER, it alone, how it is started, and the variables that its process was given, each with where
+    it came from. Where no daemon runs, the servers are those of the configuration.
 
     Calls are the requests of clients to a server, since the daemon's start. Failed are those that were sent
     and have no good answer, refused (ref) those of which nothing was sent.
     """
-    from mcpx.core.daemon.lifecycle import waiting_upgrade  # as below: completion needs none of it
-    from mcpx.paths import config_file
-
-    def ask() -> dict[str, Any]:
-        answer = _ask(config_path, {"mcpx": "status"})
-        if server is not None:
-            given = _ask(config_path, {"mcpx": "environment", "server": server})
-            answer["variables"] = given["variables"]
-            answer["servers"] = [each for each in answer["servers"] if each["name"] == given["server"]]
-        if upgrade := waiting_upgrade(answer["daemon"], str(config_file(config_path))):
-            answer["daemon"]["upgrade"] = upgrade
-        return answer
-
-    if as_json and not watch:
-        print_json(ask())
-        return
-    from mcpx.cli.operations.status_table import render_json, show  # rich, for a table
+    from mcpx.cli.operations.status_table import render_json, show  # rich, as below: completion needs none
     from mcpx.cli.operations.watching import watch_on_screen, watch_plainly
 
+    if watch:
+        ask = partial(_of_daemon, config_path, server)
+        watch_plainly(ask, print_json) if as_json else watch_on_screen(ask, render_json)
+        return
+    found = _found(config_path, server, as_json=as_json)
     if as_json:
-        watch_plainly(ask, print_json)
-    elif watch:
-        watch_on_screen(ask, render_json)
+        print_json(found)
+    elif found["daemon"] is None:
+        from mcpx.cli.server_states import show_servers  # likewise
+
+        show_servers(found)
     else:
-        show(ask())
+        show(found)
+        if server is not None and (command := found["servers"][0].get("command")):
+            echo(f"runs: {one_line(command)}")
+
+
+def _found(config_path: str | None, server: str | None, *, as_json: bool) -> dict[str, Any]:
+    """The status of the daemon, or `{file, daemon: null, servers}` by the configuration where none runs.
+
+    Raises:
+        MCPXError: The daemon does not answer; the configuration cannot be used; there is no such server.
+    """
+    from mcpx.core.store.paths import daemon_paths, lock_owner
+
+    if lock_owner(daemon_paths(config_path).lock) is not None:
+        return _of_daemon(config_path, server, with_commands=as_json or server is not None)
+    from mcpx.cli.server_states import find_servers  # the configuration, which a daemon has read
+    from mcpx.core.text.nearest import suggestion
+
+    found = find_servers(config_path)
+    if server is not None:
+        named = [each for each in found["servers"] if each["name"] == server]
+        if not named:
+            known = [each["name"] for each in found["servers"]]
+            raise MCPXError(f"no server {server!r} in {found['file']}; {suggestion(server, known)}")
+        found["servers"] = named
+    return found
+
+
+def _of_daemon(config_path: str | None, server: str | None, *, with_commands: bool = False) -> dict[str, Any]:
+    """The status of the daemon, of one server or of all; `with_commands`, how each is started as well."""
+    from mcpx.core.daemon.lifecycle import waiting_upgrade
+    from mcpx.paths import config_file
+
+    answer = _ask(config_path, {"mcpx": "status"})
+    if server is not None:
+        given = _ask(config_path, {"mcpx": "environment", "server": server})
+        answer["variables"] = given["variables"]
+        answer["servers"] = [each for each in answer["servers"] if each["name"] == given["server"]]
+    file = config_file(config_path).absolute()
+    if with_commands:
+        _add_commands(answer["servers"], file)
+    if upgrade := waiting_upgrade(answer["daemon"], str(file)):
+        answer["daemon"]["upgrade"] = upgrade
+    return {"file": str(file), **answer}
+
+
+def _add_commands(servers: list[dict[str, Any]], file: Path) -> None:
+    """Say of each server how it is started or reached, if the file can be read now."""
+    from mcpx.cli.server_states import reached_by
+    from mcpx.setup.documents import DocumentError
+
+    with suppress(OSError, DocumentError):  # the daemon says what is wrong with it
+        lines = reached_by(file)
+        for each in servers:
+            each["command"] = lines.get(each["name"], "")
 
 
 @click.command("reload", short_help="Read the configuration again.")

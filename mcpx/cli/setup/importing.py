@@ -129,7 +129,7 @@ class _Importing(FilePlan):
         which = names[0] if len(names) == 1 else f"these {len(names)} servers"
         question = f"Start {which} once now? The first start is a download: {', '.join(names)}"
         if asked(question, default=True):
-            from mcpx.cli.setup.server_states import start_each  # the configuration, and what reads it
+            from mcpx.cli.server_states import start_each  # the configuration, and what reads it
 
             start_each(names, self.path)
 

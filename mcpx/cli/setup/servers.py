@@ -1,4 +1,4 @@
-"""`mcpx add`, `add-json`, `remove`, `enable`, `disable` and `list`: the servers of the configuration.
+"""`mcpx add`, `add-json`, `remove`, `enable` and `disable`: the servers of the configuration.
 
 Each edits the file that is in force, with its comments, in a change that `mcpx undo` takes back; then a
 daemon that runs takes it in, and a server that was added or enabled is started to see what it offers.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.known_names import complete_server
-from mcpx.cli.options import Manner, changing_options, json_option, with_config
-from mcpx.cli.printing import echo, print_json
+from mcpx.cli.operations.running import status
+from mcpx.cli.options import Manner, changing_options
 from mcpx.cli.setup.entry_arguments import (
     SCOPES,
     TRANSPORTS,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcpx.cli.setup.changing import ConfigurationEdit
 
-_scope = click.option("--scope", "-s", type=click.Choice(SCOPES), help="Taken, and without effect.")
+_scope = click.option("--scope", "-s", type=click.Choice(SCOPES), hidden=True)  # of claude mcp; no effect
 
 
 def _adding_options(command: Any) -> Any:
@@ -127,7 +127,7 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 @changing_options
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
-    from mcpx.cli.setup.server_states import reached  # configuration and documents: completion needs none
+    from mcpx.cli.server_states import reached  # configuration and documents: completion needs none
     from mcpx.setup.documents.configuration import entry_at, places_of, without_server
 
     edit = _open(**options)
@@ -165,31 +165,14 @@ def disable(*, names: tuple[str, ...], **options: Any) -> None:
     _switch(names, on=False, **options)
 
 
-@click.command("list", short_help="The servers of the configuration.")
-@with_config
-@json_option
-def list_servers(*, config_path: str | None, as_json: bool) -> None:
-    """Show each server of the configuration: its state if a daemon runs, and how it is started or reached."""
-    from mcpx.cli.setup.server_states import find_servers, show_servers  # likewise, here and below
-
-    found = find_servers(config_path)
-    if as_json:
-        print_json(found)
-    elif found["servers"]:
-        show_servers(found)
-    else:
-        echo(f"no servers in {found['file']} yet")
-        option = config_hint(found["file"])
-        echo(f"mcpx import{option} takes over those of your AI clients, mcpx add{option} adds one")
-
-
 @click.group(hidden=True)
 def mcp() -> None:
     """Add, list and remove servers, as in other clients: mcpx mcp add is mcpx add, like claude mcp add."""
 
 
-for _command in (add, add_json, remove, enable, disable, list_servers):
+for _command in (add, add_json, remove, enable, disable):
     mcp.add_command(_command)
+mcp.add_command(status, "list")
 
 
 def _open(config_path: str | None, manner: Manner, *, scope: str | None = None) -> ConfigurationEdit:
@@ -204,7 +187,7 @@ def _open(config_path: str | None, manner: Manner, *, scope: str | None = None) 
 
 def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
     """Write an entry, and start the server."""
-    from mcpx.cli.setup.server_states import reached
+    from mcpx.cli.server_states import reached
     from mcpx.core.config.entry_auth import AUTH_KEYS
     from mcpx.setup.clients.masking import masked_entry
     from mcpx.setup.documents.configuration import with_server
@@ -283,11 +266,10 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
 
 def _are_off(edit: ConfigurationEdit, names: tuple[str, ...]) -> bool:
     """Look whether servers are off in the daemon, if one runs, and say so if one is not."""
-    from mcpx.cli.setup.server_states import states
+    from mcpx.cli.server_states import states
 
-    found = states(str(edit.path)) or {}
-    still = {name: found[name]["state"] for name in names if name in found}
-    still = {name: state for name, state in still.items() if state != "disabled"}
+    found = states(str(edit.path))
+    still = {name: found[name] for name in names if found.get(name, "disabled") != "disabled"}
     for name, state in still.items():
         edit.say(f"{name} is {state} in the daemon all the same: mcpx doctor says why", fg="red")
     edit.report |= {"still": still} if still else {}
@@ -296,7 +278,7 @@ def _are_off(edit: ConfigurationEdit, names: tuple[str, ...]) -> bool:
 
 def _works(edit: ConfigurationEdit, started: list[str]) -> bool:
     """Start servers, and print what came of it; whether all of them work."""
-    from mcpx.cli.setup.server_states import check_server, show_check
+    from mcpx.cli.server_states import check_server, show_check
 
     edit.show_daemon()
     checks = {name: check_server(str(edit.path), name) for name in started}

@@ -180,7 +180,7 @@ def _said(plan: InstallPlan) -> Iterator[tuple[str, str]]:
         yield from ((note, title) for note in each.notes)
 
 
-@click.command(short_help="Take over your clients' servers, and put MCPX into the clients.")
+@click.command(short_help="Put MCPX into your AI clients, with their servers.")
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
 @click.option("--no-start", is_flag=True, help="Start no server and no client's entry afterwards.")
 @diff_option

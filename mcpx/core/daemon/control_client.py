@@ -80,7 +80,7 @@ def request_or_fail(
         then = f"; start one with: mcpx daemon start{option}"
         if not os.path.exists(paths.config):
             then = (
-                f", and there is no such file; mcpx import{option} takes over the servers of your AI clients"
+                f", and there is no such file; mcpx setup{option} takes over the servers of your AI clients"
             )
         raise MCPXError(f"no daemon serves {paths.config}{then}")
     return response

@@ -297,7 +297,8 @@ def _first_sentence(text: str) -> str:
 def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     context = click.Context(group)
     for name in group.list_commands(context):
-        if (command := group.get_command(context, name)) is None or command.hidden:
+        command = group.get_command(context, name)
+        if command is None or command.hidden or command.name != name:  # another name of one
             continue
         if isinstance(command, click.Group):
             yield from _walk(command, (*path, name))

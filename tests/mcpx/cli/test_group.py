@@ -14,7 +14,7 @@ import pytest
 import mcpx
 from mcpx import __version__
 from mcpx.cli.group import HIDDEN
-from mcpx.cli.main import COMMANDS, cli
+from mcpx.cli.main import COMMANDS, COMMON, cli
 from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.paths import configuration_folder
 from tests.mcpx.serving import environment, run_cli
@@ -32,11 +32,27 @@ main.cli(sys.argv[1:])
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
 
 
+def sections_of(text):
+    return [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+
+
 def test_the_help_is_ordered_by_task(tmp_path):
-    text = run_cli(tmp_path, "--help").stdout
-    sections = [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert sections == ["Options", *COMMANDS]
+    common, text = run_cli(tmp_path, "--help").stdout, run_cli(tmp_path, "help", "--all").stdout
+    assert sections_of(common) == [*COMMON]
+    assert sections_of(text) == ["Options", *COMMANDS]
     assert text.index("\n  exec ") < text.index("\n  check ") < text.index("\n  serve ")
+    for words in (("--help", "--all"), ("--all", "--help")):
+        assert run_cli(tmp_path, *words).stdout == text
+
+
+def test_the_help_fits_a_window_of_usual_size_with_the_next_prompt(tmp_path):
+    with Terminal("-m", "mcpx", "--help", env=environment(tmp_path)) as terminal:
+        assert terminal.end() == 0
+        lines = terminal.written.splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    names = {name for lines in COMMON.values() for line in lines for name in line.split()}
+    assert names <= {name for known in COMMANDS.values() for name in known} - HIDDEN
 
 
 def test_the_table_says_of_each_command_what_the_command_says_of_itself():
@@ -45,8 +61,7 @@ def test_the_table_says_of_each_command_what_the_command_says_of_itself():
         name: each for known in COMMANDS.values() for name, each in known.items()
     }.items():
         command = cli.get_command(context, name)
-        assert command.hidden == (name in HIDDEN)
-        assert text == (" ".join(command.help.split()) if command.hidden else command.short_help)
+        assert name in HIDDEN or (command.name, command.short_help, command.hidden) == (name, text, False)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["version"]])
@@ -99,7 +114,7 @@ def test_what_the_system_refuses_is_a_sentence(error, text):
 
 
 def test_an_error_is_json_for_those_who_asked_for_it(tmp_path):
-    done = run_cli(tmp_path, "status", "--json")
+    done = run_cli(tmp_path, "cluster", "status", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"] == done.stderr.removeprefix("mcpx: ").rstrip()
     wrong = run_cli(tmp_path, "status", "--json", "--wtach")

@@ -231,7 +231,7 @@ def test_the_version_and_the_help_need_no_configuration(tmp_path):
     version = run_cli(tmp_path, "--version")
     assert (version.returncode, version.stderr) == (0, "")
     assert __version__ in version.stdout
-    told = run_cli(tmp_path, "--help")
+    told = run_cli(tmp_path, "help", "--all")
     assert told.returncode == 0
     for command in ("serve", "check", "config", "inspect", "exec", "resources", "demo"):
         assert f"\n  {command} " in told.stdout

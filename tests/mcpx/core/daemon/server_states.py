@@ -40,13 +40,6 @@ class Server(msgspec.Struct, frozen=True):
             return f"{self.state}: run: {self.login}"
         return self.state if self.cause is None else f"{self.state}: {self.cause}"
 
-    @property
-    def why(self) -> str | None:
-        """Why, and what to do, in one line."""
-        if self.login is not None:
-            return f"sign in with: {self.login}"
-        return f"{self.cause}: {self.remedy}" if self.cause and self.remedy else self.cause
-
 
 Servers = dict[str, Server]
 
@@ -58,27 +51,15 @@ def states_of(servers: Servers) -> dict[str, str]:
 
 async def agree_on_states(surfaces: Surfaces, servers: Servers) -> None:
     """Each surface says of each server the state that it has, why, and what to do."""
-    listed, shown, checked, status, table = await surfaces.run_all(
-        ("list", "--json"), ("list",), ("check", "--json"), ("status", "--json"), ("status",), codes={0, 1}
+    checked, status, table = await surfaces.run_all(
+        ("check", "--json"), ("status", "--json"), ("status",), codes={0, 1}
     )
-    _list(json.loads(listed), servers)
-    for name, server in servers.items():  # a state may be two words
-        assert re.search(rf"^{name} +{server.state}  ", shown, re.MULTILINE), (name, shown)
-        assert server.why is None or f"{name}: {server.why}\n" in shown, (name, shown)
     _check(json.loads(checked), servers)
     _status(json.loads(status), servers)
     _table(table, servers)
     _top(json.loads(status), servers)
     await _page(surfaces, servers)
     await _scraped(surfaces, servers)
-
-
-def _list(found: dict[str, Any], servers: Servers) -> None:
-    rows = {row["name"]: row for row in found["servers"]}
-    assert {name: row["state"] for name, row in rows.items()} == states_of(servers)
-    assert {name: row.get("why") for name, row in rows.items()} == {
-        name: server.why for name, server in servers.items()
-    }
 
 
 def _check(found: dict[str, Any], servers: Servers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -215,13 +216,24 @@ def test_status_is_a_table_for_people(house):
 
 def test_without_a_daemon_the_commands_that_need_one_say_how_to_start_it(house):
     house.write({"s": entry()})
-    for command in (("status",), ("reload",), ("restart", "s")):
+    for command in (("cluster", "status"), ("reload",), ("restart", "s")):
         done = house.run(*command)
         assert done.returncode == 1
         hint = f"start one with: mcpx daemon start --config {house.config}"
         assert done.stderr == f"mcpx: no daemon serves {house.config}; {hint}\n"
     Path(house.config).unlink()
-    assert f"there is no such file; mcpx import --config {house.config} takes" in house.run("status").stderr
+    assert f"there is no such file; mcpx setup --config {house.config} takes" in house.run("reload").stderr
+
+
+def test_without_a_daemon_status_shows_the_servers_of_the_configuration(house):
+    house.write({"s": entry(), "off": {**entry(), "disabled": True}})
+    done = house.run("status")
+    assert done.returncode == 0
+    assert re.search(r"^s +not running .*\noff +disabled ", done.stdout, re.MULTILINE)
+    assert f"mcpx daemon start --config {house.config}" in done.stderr
+    (row,) = json.loads(ok(house.run("status", "s", "--json")))["servers"]
+    assert (row["name"], row["state"]) == ("s", "not running")
+    assert "did you mean" in house.run("status", "of").stderr
 
 
 def test_logs_of_a_server_and_of_the_daemon(house):

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from mcpx.core.config import Config, ServerConfig
 
 NOT_RUNNING: Final = "not running"
-_TROUBLED: Final = frozenset({"needs setup", "invalid", "waiting", "parked"})
-"""The states of which is said why."""
+ADD: Final = "mcpx add{} NAME -- COMMAND"
 START_TIMEOUT_S: Final = 660.0  # `first_start_timeout`, and a minute: the daemon ends a start that hangs
 POLL_INTERVAL_S: Final = 0.2
 STARTED: Final = ("ready", "asleep")
@@ -49,41 +48,44 @@ PIPE_WIDTH: Final = 120  # characters of a line where there is no terminal
 
 
 def find_servers(config_path: str | None) -> JSON:
-    """`{file, daemon, servers: [{name, state, why?, transport, command}]}`; no values of secrets.
+    """`{file, daemon: null, servers: [{name, state, why?, transport, command}]}` by the configuration alone.
 
     Raises:
         ConfigError: The configuration cannot be used.
     """
     file = config_file(config_path).absolute()
+    found: JSON = {"file": str(file), "daemon": None, "servers": []}
     if not file.exists():
-        return {"file": str(file), "daemon": False, "servers": []}
-    known = states(str(file))
-    config = _read(file, by_itself=known is None)
-    document = read(file.read_bytes(), "json")
-    entries = {name: entry_at(document, path) for name, path in reversed(places_of(document))}
-    servers = []
+        return found
+    config, lines = _read(file), reached_by(file)
     for server in config.servers.values():
-        row: dict[str, Any] = {"name": server.name, "state": NOT_RUNNING}
-        row |= (known or {}).get(server.name) or _by_entry(server)
-        row.pop("peer", None)
-        servers.append(
-            row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
+        row = {"name": server.name, "state": NOT_RUNNING} | _by_entry(server)
+        found["servers"].append(
+            row | {"transport": server.transport.kind, "command": lines.get(server.name, "")}
         )
     for name, peer in config.peers.items():
         row = {"name": name, "state": "mcpx"} | _by_entry(peer)
-        servers.append(row | {"transport": peer.transport.kind, "command": reached(entries.get(name, {}))})
-    for name, state in (known or {}).items():
-        if state.pop("peer", None) is not None:
-            servers.append({"name": name, **state, "transport": "", "command": ""})
-    return {"file": str(file), "daemon": known is not None, "servers": servers}
+        found["servers"].append(row | {"transport": peer.transport.kind, "command": lines.get(name, "")})
+    return found
 
 
-def _read(file: Path, *, by_itself: bool) -> Config:
-    """The configuration; if no daemon says what each server lacks, the login shell says which variables."""
+def reached_by(file: Path) -> dict[str, str]:
+    """How each server of a configuration is started or reached, by name, without secrets.
+
+    Raises:
+        OSError: It cannot be read.
+        DocumentError: It is not understood.
+    """
+    document = read(file.read_bytes(), "json")
+    return {name: reached(entry_at(document, path)) for name, path in reversed(places_of(document))}
+
+
+def _read(file: Path) -> Config:
+    """The configuration; where servers lack something, the login shell says which variables there are."""
     text = read_config(file)
     config = text.parse(resolve=False)
     lacks = any(each.obstacles for each in (*config.servers.values(), *config.peers.values()))
-    return text.parse(secrets_of=()) if by_itself and lacks else config
+    return text.parse(secrets_of=()) if lacks else config
 
 
 def _by_entry(server: ServerConfig) -> JSON:
@@ -91,12 +93,10 @@ def _by_entry(server: ServerConfig) -> JSON:
     found = diagnose(server)
     if found is None:
         return {}
-    return {"state": found.state} | _why(found.cause, found.remedy)
-
-
-def _why(cause: str | None, remedy: str | None) -> JSON:
-    """`{why}`: what is wrong and what to do; nothing of a server that a person has switched off."""
-    return {} if cause is None else {"why": cause if remedy is None else f"{cause}: {remedy}"}
+    if found.cause is None:  # a person has switched it off
+        return {"state": found.state}
+    why = found.cause if found.remedy is None else f"{found.cause}: {found.remedy}"
+    return {"state": found.state, "why": why}
 
 
 def reached(entry: Mapping[str, Any]) -> str:
@@ -105,25 +105,21 @@ def reached(entry: Mapping[str, Any]) -> str:
     return command_line(entry if url is None else {**entry, "url": url})
 
 
-def states(config: str) -> dict[str, JSON] | None:
-    """The states of the daemon's servers; None if no daemon runs."""
+def states(config: str) -> dict[str, str]:
+    """The states of the daemon's servers by name; none if no daemon runs."""
     with suppress(MCPXError):
         if (status := request(daemon_paths(config), {"mcpx": "status"})) is not None:
-            return {each["name"]: _state(each) for each in status["servers"]}
-    return None
-
-
-def _state(server: JSON) -> JSON:
-    why = server.get("last_error") if server["state"] in _TROUBLED else None
-    said = _why(why, server.get("remedy"))
-    if server["state"] == "needs sign-in":
-        said = {"why": f"sign in with: {server.get('sign_in', {}).get('command', 'mcpx login')}"}
-    peer = {"peer": server["peer"]} if server.get("peer") else {}
-    return {"state": server["state"]} | peer | said
+            return {each["name"]: each["state"] for each in status["servers"]}
+    return {}
 
 
 def show_servers(found: JSON) -> None:
-    """Print the servers, a row each, and beneath why some are not ready."""
+    """Print the servers of a configuration without a daemon: a row each, and why some cannot be started."""
+    option = config_hint(found["file"])
+    if not found["servers"]:
+        echo(f"no servers in {found['file']} yet")
+        echo(f"mcpx setup{option} takes over those of your AI clients; one more: {ADD.format(option)}")
+        return
     headers: Columns = {
         **dict.fromkeys(("server", "state", "transport"), NO_WRAP),
         "command": {"overflow": "ellipsis"},
@@ -133,9 +129,7 @@ def show_servers(found: JSON) -> None:
         headers, [[each[key] for key in ("name", "state", "transport", "command")] for each in servers]
     )
     print_texts((f"{each['name']}: {each['why']}", "yellow") for each in servers if "why" in each)
-    if not found["daemon"]:
-        start = f"mcpx daemon start{config_hint(found['file'])}"
-        echo(f"no daemon runs; a client starts it, or: {start}", err=True)
+    echo(f"no daemon runs; a client starts it, or: mcpx daemon start{option}", err=True)
 
 
 # --- the start of one
