@@ -92,7 +92,9 @@ def render(report: dict[str, Any], *, by: str = "server", bar: tuple[str, str] =
 def _sentence(period: str, count: dict[str, int], style: str = "") -> Text:
     direct, spent = count["direct"], count["spent"]
     sums = f"{tokens(direct)} tokens directly, {tokens(spent)} through MCPX ({saved(direct, spent)} saved)"
-    return Text(f"{period}, {counted(count['calls'], 'call')}: {sums}", style=style)
+    calls, kept = counted(count["calls"], "call"), count.get("cached", 0)
+    calls += f" ({kept:,} from the cache)" if kept else ""
+    return Text(f"{period}, {calls}: {sums}", style=style)
 
 
 def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:

@@ -27,7 +27,7 @@ from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
 from mcpx.core.calls.recording import Target, target_of
 from mcpx.core.catalog.model import JSON, ToolInfo, is_read_only
-from mcpx.core.events.records import Records
+from mcpx.core.events.records import Record, Records
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.call_trace import CallTrace, end_with
 from mcpx.core.protocol.messages import Exec, Forward, Read, Request, as_call_error, method_of
@@ -69,9 +69,9 @@ class Pipeline:
         try:
             if self._tracing is not None:
                 request = self._trace(self._tracing, request, reply)
-            self._record(request, reply)
+            record = self._record(request, reply)
             if isinstance(request, Exec):
-                self._exec(request, reply, tool)
+                self._exec(request, reply, tool, record)
             else:
                 self._pass_on(request, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the others theirs
@@ -94,7 +94,7 @@ class Pipeline:
         end_with(trace, reply)
         return replace(request, context=replace(request.context, trace=trace))
 
-    def _record(self, request: Request, reply: RawReply) -> None:
+    def _record(self, request: Request, reply: RawReply) -> Record | None:
         """Begin the record of a request, and have its reply end it.
 
         Raises:
@@ -107,7 +107,7 @@ class Pipeline:
         else:
             target = target_of(request)
         if target is None:  # a client asks for a task again and again
-            return
+            return None
         kind, name, arguments = target
         if context.answers is not None:
             self._records.goes_on(kind, request.server_name, name, context.origin)
@@ -124,6 +124,7 @@ class Pipeline:
             reply.observer = record
         else:
             reply.observe(record)
+        return record
 
     # --- reads, prompts, completions and tasks: resolve, permit, queue
 
@@ -147,7 +148,7 @@ class Pipeline:
 
     # --- calls: resolve, permit, check, ask, queue
 
-    def _exec(self, request: Exec, reply: RawReply, tool: ToolInfo | None) -> None:
+    def _exec(self, request: Exec, reply: RawReply, tool: ToolInfo | None, record: Record | None) -> None:
         """Send a call, or have its arguments checked first.
 
         Raises:
@@ -164,6 +165,7 @@ class Pipeline:
             raw,
             safe=bool(tool.annotations) and is_safe(tool),
             read_only=request.read_only,
+            record=record,
             context=context,
         )
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):

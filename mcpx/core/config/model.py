@@ -169,6 +169,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20
+    cache_bytes: Annotated[
+        int,
+        Meta(ge=1024, le=GIB),
+        doc(
+            "Bytes that the results kept for cache may take, of all servers together; those that were used"
+            " longest ago go first. A result of more than a quarter of it is not kept."
+        ),
+    ] = 32 << 20
     env_file: Annotated[
         str | tuple[NonEmpty, ...],
         doc(

@@ -289,6 +289,14 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
             " that fits counts."
         ),
     ] = {}
+    cache: Annotated[
+        dict[NonEmpty, SecondsOrNever],
+        doc(
+            "By patterns of read-only tools, the seconds for which a result is kept, and answers the same"
+            ' call again: {"get_*": 300}. The first pattern that fits counts; 0 is never. Without patterns'
+            " nothing is kept."
+        ),
+    ] = {}
     native: Annotated[
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),

@@ -73,6 +73,11 @@ class HubView:
         entries = (*self.config.servers.values(), *self.config.peers.values())
         return not self.endpoint.shows_all or any(server.native for server in entries)
 
+    @property
+    def keeps_reads(self) -> bool:
+        """True if results of a server that is shown are kept, so that calls can ask for fresh ones."""
+        return any(server.cache for server in self.config.servers.values())
+
     def hides(self, server: str) -> bool:
         """Return True if a server is not shown at this endpoint, whether it exists or not."""
         return server not in self.upstreams and (not self.endpoint.shows_all or server in self._hub.upstreams)

@@ -148,6 +148,12 @@ ENDED: Final = Family(
     "Calls to a server that have ended, by their end: ok, failed, refused or cancelled.",
     ("server", "end"),
 )
+CACHED: Final = Family(
+    "mcpx_server_calls_cached_total",
+    "counter",
+    "Calls that a result answered which was kept of an earlier one: they are among those that ended ok.",
+    ("server",),
+)
 ERRORS: Final = Family(
     "mcpx_server_errors_total",
     "counter",

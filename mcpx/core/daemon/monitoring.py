@@ -249,6 +249,7 @@ def _add_counts(samples: Samples, reading: Reading, scrapes: Scrapes) -> None:
         add(families.SERVER_DIRECT, count.direct, server)
         add(families.SERVER_SPENT, count.spent, server)
         add(families.CALLS, count.calls, server)
+        add(families.CACHED, count.cached, server)
         for end in get_args(End):
             add(families.ENDED, getattr(count, end), server, end)
 

@@ -22,7 +22,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class CallCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The calls since the start: those that run, and each of the others with its end.
 
-    docs/monitoring.md says what a call is, and what `failed` and `refused` mean.
+    docs/monitoring.md says what a call is, and what `failed` and `refused` mean. Those that were `cached` are
+    among the `ok`.
     """
 
     calls: int = 0
@@ -31,6 +32,7 @@ class CallCounts(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     refused: int = 0
     cancelled: int = 0
+    cached: int = 0
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +180,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     last three; `last_error` says why. `next_attempt_in_s` is until it is tried by itself, `restarts` counts
     its incarnations after the first, but for those that began because it was needed again, `failures` those
     that failed in a row. `last_error` is the cause of the last failure, even if the server has recovered.
-    `calls`, `running`, `ok`, `failed`, `refused` and `cancelled` are as in `CallCounts`, of this server;
+    `calls`, `running` and the ends to `cached` are as in `CallCounts`, of this server;
     `errors` is the sum of `failed` and `refused`, for programs that know no others. `in_flight` and `queued`
     count what it works on and what waits for it, requests of MCPX itself among them. `silent_s` is present
     while there are any in flight: for how long there was neither an answer nor progress. `sessions` is
@@ -219,6 +221,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     refused: int = 0
     cancelled: int = 0
+    cached: int = 0
     latency_ms: Latency
     silent_s: float | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET

@@ -137,6 +137,7 @@ def call_counts(count: Count) -> CallCounts:
         failed=count.failed,
         refused=count.refused,
         cancelled=count.cancelled,
+        cached=count.cached,
     )
 
 
@@ -171,6 +172,7 @@ def server_status(
         failed=count.failed,
         refused=count.refused,
         cancelled=count.cancelled,
+        cached=count.cached,
         errors=count.failed + count.refused,
         latency_ms=_latency(counters),
         silent_s=_silent(counters.silent_since),

@@ -84,7 +84,7 @@ class _Row:
     """The calls of one tool by one client in the current window, and answers, of which some are looked at."""
 
     __slots__ = (
-        "_large", "answers", "calls", "cancelled", "client", "direct", "failed",
+        "_large", "answers", "cached", "calls", "cancelled", "client", "direct", "failed",
         "is_listed", "ok", "refused", "sampled", "samples", "server", "spent", "tool",
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ class _Row:
     def clear(self) -> None:
         """Begin another window."""
         self.answers = self.sampled = self.direct = self.spent = 0
-        self.calls = self.ok = self.failed = self.refused = self.cancelled = 0
+        self.calls = self.ok = self.failed = self.refused = self.cancelled = self.cached = 0
 
     def count(self) -> Count:
         """Return what was counted in the window."""
@@ -108,7 +108,8 @@ class _Row:
         if self.sampled:
             direct = self.direct * self.answers // self.sampled
             spent = self.spent * self.answers // self.sampled
-        return Count(self.calls, direct, spent, self.ok, self.failed, self.refused, self.cancelled)
+        ends = self.ok, self.failed, self.refused, self.cancelled
+        return Count(self.calls, direct, spent, *ends, self.cached)
 
     def add_end(self, end: End, number: int) -> None:
         """Count so many ends of that kind, fewer where it is negative."""

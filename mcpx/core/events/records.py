@@ -34,7 +34,9 @@ Target = tuple[Origin, str, Kind, str]
 
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
-_GOOD: Final = frozenset({"ok", "task"})
+CACHED: Final = "cached"
+"""The outcome of a call that was answered with a result that was kept."""
+_GOOD: Final = frozenset({"ok", "task", CACHED})
 _NO_END: Final = frozenset({"input_required", "task"})
 _CANCELLED: Final = Code.CANCELLED.value
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -109,6 +111,12 @@ class Record:
         """Note that the call was refused, with that code, before there was a reply."""
         self.rule, self.mark = rule, _MARKS.get(code, 0)
         self._how = "not_sent", code, 0
+
+    def from_cache(self, size: int) -> None:
+        """Note that the call is answered with a result that was kept: its server is not asked."""
+        self._how = CACHED, None, size
+        if self.counted is not None:
+            self.counted.cached += 1
 
     def cut_off(self) -> None:
         """Note that nobody has withdrawn the call: MCPX ends, and waits for it no longer."""

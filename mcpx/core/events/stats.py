@@ -41,7 +41,7 @@ class Count(msgspec.Struct):
     """Estimated tokens, `direct` without MCPX and `spent` with it; and calls, with how they have ended.
 
     Calls that run have no end yet. docs/monitoring.md says what each of these is. Sums of the first version
-    have no ends.
+    have no ends. Those that were `cached` are among the `ok`.
     """
 
     calls: int = 0
@@ -51,6 +51,7 @@ class Count(msgspec.Struct):
     failed: int = 0
     refused: int = 0
     cancelled: int = 0
+    cached: int = 0
 
     @property
     def running(self) -> int:
@@ -66,6 +67,7 @@ class Count(msgspec.Struct):
         self.failed += other.failed
         self.refused += other.refused
         self.cancelled += other.cancelled
+        self.cached += other.cached
 
 
 def total(counts: Iterable[Count]) -> Count:

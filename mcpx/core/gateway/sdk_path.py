@@ -43,8 +43,8 @@ from mcpx.core.gateway.clients.identity import (
     session_client,
 )
 from mcpx.core.gateway.clients.outbox import RequestQueue
-from mcpx.core.protocol.messages import Exec, Request, meta_for_server
-from mcpx.core.protocol.requests import RequestContext, Watched
+from mcpx.core.protocol.messages import Exec, Request, is_fresh, meta_for_server
+from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.wire import envelope
 
 METHODS: Final = frozenset(
@@ -106,16 +106,16 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = RequestQueue(hub.clients)
-    with_context = replace(request, context=_context(hub, ctx, notifications, request.context.watched))
+    with_context = replace(request, context=_context(hub, ctx, notifications, request.context))
     if isinstance(with_context, Exec):
         with_context = replace(with_context, given=as_sent(ctx.session))
     return await notifications.deliver_during(hub.calls.run(with_context, render))
 
 
 def _context(
-    hub: HubView, ctx: Context, notifications: RequestQueue, watched: Watched | None
+    hub: HubView, ctx: Context, notifications: RequestQueue, known: RequestContext
 ) -> RequestContext:
-    """The context of the client's request."""
+    """The context of the client's request; some of it is `known`."""
     caller = request_caller(ctx, hub, notifications)
     if caller.modern:
         hub.clients.note_sessionless(caller.log_level)
@@ -137,5 +137,6 @@ def _context(
         on_progress=None if token is None else progressed,
         meta=meta_for_server(ctx.params),
         origin=origin_of(ctx.session, hub),
-        watched=watched,
+        fresh=known.fresh or is_fresh(ctx.params),
+        watched=known.watched,
     )

@@ -16,6 +16,7 @@ from mcp_types import INVALID_PARAMS
 
 from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
+from mcpx.core.system.endpoint import FRESH_KEY
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import holds_nonfinite
 from mcpx.errors import CallError, Outcome, internal_error
@@ -43,6 +44,12 @@ def members_for_server(meta: Mapping[str, Any]) -> bytes:
     """
     own = {key: value for key, value in meta.items() if key != _TOKEN and not key.startswith(_RESERVED)}
     return encode_for_server(own, "_meta")[1:-1]
+
+
+def is_fresh(params: Mapping[str, Any] | None) -> bool:
+    """Return True if the `_meta` in the params of a request wants no answer that was kept."""
+    given = (params or {}).get("_meta")
+    return isinstance(given, Mapping) and given.get(FRESH_KEY) is True
 
 
 def encode_for_server(value: Any, what: str) -> bytes:

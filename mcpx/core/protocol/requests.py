@@ -79,6 +79,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who asks, and at which profile; None for a program that uses MCPX as a library."""
     policy: ServerPolicy | None = None
     """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
+    fresh: bool = False
+    """Whether the server is asked though a result may be kept that answers it (`cache`)."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
     trace: CallTrace | None = None
@@ -101,6 +103,14 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     context: RequestContext = NO_CONTEXT
 
 
+class Recorded(Protocol):
+    """The record of a call."""
+
+    def from_cache(self, size: int) -> None:
+        """Note that the call is answered with a result that was kept, of so many bytes."""
+        ...
+
+
 class CallTool(_Request, frozen=True, gc=False):
     """Run a tool. `arguments` is the JSON of an object that has been checked."""
 
@@ -110,6 +120,7 @@ class CallTool(_Request, frozen=True, gc=False):
     """The digest of the form in which a person has agreed to the tool, if one was asked."""
     read_only: bool = False
     """Whether it is only to be sent if the tool is read-only."""
+    record: Recorded | None = None
 
     method = "tools/call"
 

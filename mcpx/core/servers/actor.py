@@ -239,6 +239,10 @@ class Session(Supervised):
         if self.mode is Mode.OTHER_ERA:  # what it hears concerns all
             self.server.resource_updated(uri)
 
+    def _on_question(self) -> None:
+        if self.server.reads is not None:
+            self.server.reads.note_question()
+
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
@@ -275,6 +279,7 @@ class Session(Supervised):
             server.server_log,
             client=self.client,
             from_mcpx=self.config.is_remote_mcpx,
+            on_question=self._on_question,
         )
         async with open_session(
             config,

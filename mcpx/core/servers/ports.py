@@ -19,9 +19,9 @@ from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.policy.policy import ServerPolicy
-from mcpx.core.protocol.requests import Request
+from mcpx.core.protocol.requests import Passed, Request
 from mcpx.core.running import Inherited
-from mcpx.core.servers.call_queue import CallQueue
+from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.causes import cause_of
 from mcpx.core.servers.credentials import Credentials, Renew
@@ -95,6 +95,22 @@ class Host:
         return server if number == 1 else f"{server}\x1f{number}"  # no server's name holds such a character
 
 
+class Reads(Protocol):
+    """Keeps results of a server's read-only tools (`mcpx.core.servers.fleet.read_cache`)."""
+
+    def submit(self, request: Request, reply: RawReply) -> None:
+        """Answer a request with a result that was kept, or send or queue it; as `Server.submit`."""
+
+    def passes(self, request: Passed, reply: RawReply) -> None:
+        """Take in a request at the transparent endpoint, which is sent."""
+
+    def forget(self, session: str | None = None) -> None:
+        """Forget what is kept, of one session or of all."""
+
+    def note_question(self) -> None:
+        """Take in that the server asks a client something."""
+
+
 class Owner(Protocol):
     """The server of a session, with what all sessions with it share."""
 
@@ -109,6 +125,7 @@ class Owner(Protocol):
     has_open_tasks: Callable[[], bool]
     per_project: bool
     wants_project: bool
+    reads: Reads | None
 
     def info(self) -> ServerInfo:
         """The server as clients are shown it."""

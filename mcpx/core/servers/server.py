@@ -34,7 +34,7 @@ from mcpx.core.servers.causes import EraRefused, NoAnswer
 from mcpx.core.servers.credentials import Credentials
 from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.ports import Host, Mode, Supervised
+from mcpx.core.servers.ports import Host, Mode, Reads, Supervised
 from mcpx.core.servers.projects import ProjectSessions
 from mcpx.core.servers.session.handshake import KnownEras
 from mcpx.core.servers.transport.placement import PlacedUse
@@ -113,9 +113,19 @@ class Server:
             CallError: `not_sent`, where that is not possible; or the suspended call that it names is over.
         """
         if self.per_client or self.per_project or self._per_era:
-            self.submit = lambda request, reply: self._session_for(request.context).submit(request, reply)
+            self.submit = lambda request, reply: self.session_for(request.context).submit(request, reply)
         if config.project is not None:
             self.submit = self._submit_checked
+        self._submit = self.submit
+        self.reads: Reads | None = None
+        """Keeps results of it, where the configuration says so."""
+
+    def keep_reads(self, reads: Reads | None) -> None:
+        """Have requests submitted through what keeps results, or no more; what is kept is forgotten."""
+        if self.reads is not None:
+            self.reads.forget()
+        self.reads = reads
+        self.submit = self._submit if reads is None else reads.submit
 
     # --- what it is
 
@@ -266,7 +276,7 @@ class Server:
 
     # --- the session that serves a client
 
-    def _session_for(self, context: RequestContext) -> Session:
+    def session_for(self, context: RequestContext) -> Session:
         """The session for a request: its client's own, or the one in its client's era.
 
         A program that uses MCPX as a library is no client, and takes the main session.
@@ -290,7 +300,7 @@ class Server:
     def _submit_checked(self, request: Request, reply: RawReply) -> None:
         """Send or queue a request, unless the file that names the server says something else by now."""
         self.main.check_project()
-        self._session_for(request.context).submit(request, reply)
+        self.session_for(request.context).submit(request, reply)
 
     def _own_session(self, client: ClientId, era: Era | None) -> Session:
         own = self.private.get(client)

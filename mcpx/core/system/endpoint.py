@@ -76,6 +76,8 @@ failed once. The shim asks for that when it compares the daemon's lists with tho
 COUNTED_KEY: Final = "mcpx/counted"
 """Beside it: whether a daemon has counted the list that the client has, so that the next one does not. Where
 it is false, the client has read what the shim remembers of an earlier daemon."""
+FRESH_KEY: Final = "mcpx/fresh"
+"""Set in `_meta` of a call that no result may answer which was kept of an earlier one."""
 PROBE_KEY: Final = "mcpx/probe"
 """In the `_meta` of `initialize`: MCPX itself asks, in a client's name, to see what that client would see.
 It is no client: nothing is counted for it, and nothing of it is remembered."""

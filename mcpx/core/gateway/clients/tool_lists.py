@@ -47,6 +47,7 @@ class _Needs(NamedTuple):
     limit: int | None
     query: bool
     arguments: ArgumentsForm
+    fresh: bool
     apps: bool
 
 
@@ -168,6 +169,7 @@ class ToolList:
             None if client is None else client.description_chars,
             wants_query(config.tiers, client),
             form_of_arguments(config.exec_arguments, client),
+            self.hub.keeps_reads,
             apps,
         )
 
@@ -185,6 +187,7 @@ class ToolList:
             limit=needs.limit,
             query=QueryTool(is_read_only, shown.query_open_world) if needs.query else None,
             arguments=needs.arguments,
+            fresh=needs.fresh,
         )
 
 

@@ -276,6 +276,7 @@ class FastContexts:
             answers=InputAnswers(params.responses, params.state) if repeats else None,
             on_progress=None if token is None else partial(wire.notify_progress, token),
             meta=b"" if meta is None else meta.for_server,
+            fresh=meta is not None and meta.fresh,
             watched=watched,
         )
 

@@ -15,6 +15,7 @@ import msgspec
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
 
 from mcpx.core.protocol.messages import members_for_server
+from mcpx.core.system.endpoint import FRESH_KEY
 
 NOTHING: Final = msgspec.Raw()
 
@@ -28,6 +29,7 @@ class Arguments(msgspec.Struct, gc=False):
     arguments: msgspec.Raw = NOTHING
     select: str | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    fresh: bool | None = None
 
 
 class OwnArguments(Arguments, gc=False, forbid_unknown_fields=True):
@@ -41,7 +43,7 @@ class ClientInfo(msgspec.Struct, gc=False):
     version: str = ""
 
 
-class Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KEY}):
+class Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KEY, "fresh": FRESH_KEY}):
     """The `_meta` of a request: its progress token, and the envelope of 2026-07-28."""
 
     for_server = b""
@@ -53,6 +55,7 @@ class Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KE
         name="io.modelcontextprotocol/clientCapabilities", default=NOTHING
     )
     log_level: str | None = msgspec.field(name=LOG_LEVEL_META_KEY, default=None)
+    fresh: bool = False
 
 
 class _OwnMeta(Meta, gc=False, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.core.calls.exposure import Shown, has_output_schema
 from mcpx.core.calls.results.large_requests import LargeCall
@@ -67,6 +68,7 @@ class FastPath(FastContexts):
         """`opening` is offered what is no call."""
         hub = offer.hub
         super().__init__(hub, connection)
+        self._hub = hub
         self._calls = hub.calls
         self._views = hub.views
         self._results = hub.views.results
@@ -254,6 +256,10 @@ class FastPath(FastContexts):
             if tool is None or given.uri or given.select:
                 return None
             context = self._context(wire, params)
+            if given.fresh is not None:
+                if not self._hub.keeps_reads:
+                    return None  # it is a parameter of the tool
+                context = replace(context, fresh=given.fresh or context.fresh)
             request = Exec(
                 given.server_name,
                 given.tool_name,

@@ -53,13 +53,14 @@ _MAX_TOKENS: Final[Mapping[ArgumentsForm, JSON]] = {
     "string": {"type": "string", "description": f"A number. {_OF_RESULT}"},
 }
 """A strict schema makes every parameter required; then "" says that it is not given, and no number does."""
+_FRESH: Final = {"type": "boolean", "description": "Ask the server, not the cache"}
 
 
 def _schema(required: list[str], **properties: JSON) -> JSON:
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _schemas(form: ArgumentsForm) -> dict[str, JSON]:
+def _schemas(form: ArgumentsForm, **more: JSON) -> dict[str, JSON]:
     run = _schema(
         ["server_name", "tool_name"],
         server_name=_NAME,
@@ -67,6 +68,7 @@ def _schemas(form: ArgumentsForm) -> dict[str, JSON]:
         arguments=_ARGUMENTS[form],
         select=_SELECT,
         max_tokens=_MAX_TOKENS[form],
+        **more,
     )
     return {
         INSPECT: _schema([], server_name=_NAME, tool_name=_TOOLS, query=_QUERY),
@@ -77,10 +79,13 @@ def _schemas(form: ArgumentsForm) -> dict[str, JSON]:
 
 
 SCHEMAS: Final = _schemas("object")
-_FORMS: Final[Mapping[ArgumentsForm, dict[str, JSON]]] = {
-    "object": SCHEMAS,
-    "string": _schemas("string"),
+_FORMS: Final[Mapping[tuple[ArgumentsForm, bool], dict[str, JSON]]] = {
+    ("object", False): SCHEMAS,
+    ("string", False): _schemas("string"),
+    ("object", True): _schemas("object", fresh=_FRESH),
+    ("string", True): _schemas("string", fresh=_FRESH),
 }
+"""By the form of `arguments`, and whether results are kept that a call may pass by."""
 
 
 def names(*, query: bool) -> tuple[str, ...]:
@@ -111,7 +116,7 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
         (RESOURCES, "Read a resource", descriptions.resources, reading, None),
     )
     lists = {INSPECT: ("server_name", descriptions.server_name), RESOURCES: ("uri", descriptions.uri)}
-    schemas = _FORMS[descriptions.arguments]
+    schemas = _FORMS[descriptions.arguments, descriptions.fresh]
     return [
         mcp_types.Tool(
             name=name,
@@ -164,23 +169,26 @@ class ExecParameters(msgspec.Struct, frozen=True):
     arguments: Any
     select: str | None
     max_tokens: int | None
+    fresh: bool
     others: JSON
 
 
-def read_exec(given: JSON) -> ExecParameters:
-    """The parameters of a call of exec.
+def read_exec(given: JSON, *, with_fresh: bool = False) -> ExecParameters:
+    """The parameters of a call of exec, which takes `fresh` where results are kept.
 
     Raises:
         WrongParameter: One is of the wrong type.
     """
     used = (short for name, short in _SHORT.items() if given.get(name) is None)
-    taken = {*SCHEMAS[EXEC]["properties"], *(_ADDED_BY_HOSTS if _comes_with_more(given) else used)}
+    own = _FORMS["object", with_fresh][EXEC]["properties"]
+    taken = {*own, *(_ADDED_BY_HOSTS if _comes_with_more(given) else used)}
     return ExecParameters(
         server_name=text(given, "server_name"),
         tool_name=text(given, "tool_name"),
         arguments=given.get("arguments"),
         select=text(given, "select") or None,
         max_tokens=_max_tokens(given.get("max_tokens")),
+        fresh=with_fresh and _flag(given, "fresh"),
         others={name: value for name, value in given.items() if name not in taken},
     )
 
@@ -228,6 +236,15 @@ def _given(given: JSON, name: str) -> Any:
 def _comes_with_more(given: JSON) -> bool:
     """Return True if the host has added members of its own."""
     return any(mark in given for mark in _HOST_MARKS)
+
+
+def _flag(given: JSON, name: str) -> bool:
+    value = given.get(name)
+    if isinstance(value, str):
+        value = {"true": True, "false": False, "": None}.get(value.strip().lower(), value)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise WrongParameter(f"{name} must be true or false, got {kind_of(value)}")
 
 
 def _max_tokens(value: Any) -> int | None:

@@ -13,6 +13,7 @@ import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
+from msgspec.structs import replace
 
 from mcpx.core.calls.asking import Render
 from mcpx.core.calls.exposure import Exposure, Shown, has_output_schema
@@ -121,7 +122,8 @@ class ToolCall:
         if name == tools.RESOURCES:
             return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
         read_only = name == tools.QUERY
-        return await self._exec(await self._exec_request(tools.read_exec(arguments), read_only=read_only))
+        given = tools.read_exec(arguments, with_fresh=self._hub.keeps_reads)
+        return await self._exec(await self._exec_request(given, read_only=read_only))
 
     async def _resources(self, server: str, uri: str) -> list[Bytes] | JSON:
         """The list of a server's resources, a resource, or a page of a kept result."""
@@ -165,7 +167,8 @@ class ToolCall:
             arguments = given.arguments if tool is None else collect_arguments(given, tool)
             encoded = encode_arguments(arguments, server=server, tool=tool_name)
         select, max_tokens = given.select, given.max_tokens
-        return Exec(server, tool_name, encoded, self._context, select, max_tokens, read_only=read_only)
+        context = replace(self._context, fresh=True) if given.fresh else self._context
+        return Exec(server, tool_name, encoded, context, select, max_tokens, read_only=read_only)
 
     def _noting_refusals(self, server: str, tool: str) -> AbstractContextManager[None]:
         return noting_refusals(

@@ -80,6 +80,8 @@ class Descriptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a tool that query runs may reach beyond its server's own data."""
     arguments: ArgumentsForm = "object"
     """The form in which the arguments of exec and query are described."""
+    fresh: bool = False
+    """Whether exec and query take `fresh`, because results of a server are kept."""
 
 
 class QueryTool(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ def describe(
     limit: int | None = None,
     query: QueryTool | None = None,
     arguments: ArgumentsForm = "object",
+    fresh: bool = False,
 ) -> Descriptions:
     """The descriptions of MCPX's own tools, together within `budget` tokens (the fixed sentences included).
 
@@ -131,6 +134,7 @@ def describe(
         query=fixed.query,
         query_open_world=query is None or query.open_world,
         arguments=arguments,
+        fresh=fresh,
     )
     return _with_lists(short, fixed.tools + tools if tools else "", _BY_SERVER + resources, limit)
 

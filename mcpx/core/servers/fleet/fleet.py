@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -66,6 +67,7 @@ from supervisors import (
 log = structlog.get_logger()
 NOT_STARTED: Final = "it is started for clients of its transparent endpoint only"
 REMOVED: Final = "it was removed from the configuration"
+READ_CACHE: Final = "mcpx.core.servers.fleet.read_cache"  # loaded by the first server that has `cache`
 PEERS_AT_ONCE: Final = 32  # starts at other MCPX, which limit their own
 
 
@@ -118,6 +120,7 @@ class Fleet:
             stop_together=True,
             observe=self._on_event,
         )
+        self._cache: Any = None  # of results; its module is loaded for the first server that wants it
         self.activity = Activity()
         """Of all servers together."""
         self._children: dict[str, Supervised] = {}  # by the supervisor's name for them
@@ -177,7 +180,19 @@ class Fleet:
         )
         if config.disabled is None:
             server.policy.pin(self.pins.of(config))
+        self._keep_reads(server, config)
         return server
+
+    def _keep_reads(self, server: Server, config: ServerConfig) -> None:
+        """Have results of a server kept, or none; what is kept of it is forgotten."""
+        if not config.cache:
+            if server.reads is not None:
+                server.keep_reads(None)
+            return
+        if self._cache is None:
+            self._cache = import_module(READ_CACHE).ReadCache()
+            self._cache.limit = self.config.cache_bytes
+        server.keep_reads(self._cache.of(server, config.cache))
 
     def _dismiss(self, session: Supervised, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
@@ -253,6 +268,11 @@ class Fleet:
         self.config = config
         self._host.max_message_bytes = config.max_message_bytes
         self.accounts.configure(config)
+        if self._cache is not None:
+            self._cache.limit = config.cache_bytes
+        for name, server in config.servers.items():
+            if name in self.upstreams:
+                self._keep_reads(self.upstreams[name], server)
 
     def publish(self, upstreams: dict[str, Server]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
@@ -265,6 +285,7 @@ class Fleet:
 
     async def retire(self, server: Server, why: str = REMOVED) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
+        server.keep_reads(None)
         async with anyio.create_task_group() as tasks:
             for each in server.sessions():
                 tasks.start_soon(self._retire_one, each, why)
@@ -322,6 +343,10 @@ class Fleet:
 
     # --- effects of events
 
+    def _forget_reads(self, _event: Event, session: Supervised) -> None:
+        if session.server.reads is not None:
+            session.server.reads.forget(session.child)
+
     def _start_ended(self, event: Event, session: Supervised) -> None:
         session.queue.start_ended()
         self.readiness.report(event.child)
@@ -350,13 +375,13 @@ class Fleet:
             self._children.pop(event.child, None)
 
     _EFFECTS: ClassVar[dict[type, tuple[Callable[[Fleet, Any, Supervised], None], ...]]] = {
-        ChildReady: (_start_ended,),
-        ChildInterrupted: (_note_cause,),
-        ChildFailed: (_start_ended, _note_cause, _retry_for_callers),
-        ChildParked: (_start_ended, _note_cause, _refuse_waiting),
-        ChildHeld: (_start_ended, _count_rest, _retry_if_signed_in),
+        ChildReady: (_forget_reads, _start_ended),
+        ChildInterrupted: (_forget_reads, _note_cause),
+        ChildFailed: (_forget_reads, _start_ended, _note_cause, _retry_for_callers),
+        ChildParked: (_forget_reads, _start_ended, _note_cause, _refuse_waiting),
+        ChildHeld: (_forget_reads, _start_ended, _count_rest, _retry_if_signed_in),
         ChildRested: (_count_rest,),
-        ChildStopped: (_start_ended, _forget),
+        ChildStopped: (_forget_reads, _start_ended, _forget),
     }
     """Effects of an event beside its line in the log, in this order; any other has none."""
 
@@ -379,6 +404,8 @@ class Fleet:
         """Try a server again whose account has tokens now."""
         for upstream in self.upstreams.values():
             account = upstream.account if name in {upstream.name, upstream.config.peer} else None
+            if account is not None and upstream.reads is not None:
+                upstream.reads.forget()
             if account is not None and account.is_usable:
                 self.try_again(upstream.name)
         self._elsewhere.account_changed(name)

@@ -37,6 +37,7 @@ AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "ht
 LOOKED_UP: Final = (
     "result_token_budget",
     "fit_images",
+    "cache",
     "expose",
     "pinned",
     "aliases",

@@ -152,6 +152,8 @@ class DirectSession(Supervised):
             CallError: `not_sent`; neither is possible.
         """
         self.used_at = anyio.current_time()
+        if self.server.reads is not None:
+            self.server.reads.passes(request, reply)
         if request.method not in STANDING:
             self.queue.submit(request, reply)
             return

@@ -68,10 +68,12 @@ class ServerRequestRouter:
         *,
         client: object | None = None,
         from_mcpx: bool = False,
+        on_question: Callable[[], None] = lambda: None,
     ) -> None:
-        """`from_mcpx`: the server is at another MCPX."""
+        """`from_mcpx`: the server is at another MCPX. `on_question` is called with each; must not raise."""
         self._server = server
         self._from_mcpx = from_mcpx
+        self._on_question = on_question
         self._client = client  # whose own session it is
         self._attribution = attribution
         self._clients = clients
@@ -112,6 +114,7 @@ class ServerRequestRouter:
         """
         attributed = self._attributed.pop(coerce_request_id(context.request_id or 0), None)
         given = _as_object(params)
+        self._on_question()
         if self._open >= MAX_OPEN_REQUESTS:
             raise MCPError(INTERNAL_ERROR, _TOO_MANY_TEXT)
         self._open += 1
@@ -233,6 +236,7 @@ class SessionRelay:
         *,
         client: object | None = None,
         from_mcpx: bool = False,
+        on_question: Callable[[], None] = lambda: None,
     ) -> None:
         self.clients = clients
         self._server = server
@@ -241,7 +245,13 @@ class SessionRelay:
         self._log_file = log_file
         self._announced = False
         self.requests = ServerRequestRouter(
-            server, self._attribution, clients, suspended, client=client, from_mcpx=from_mcpx
+            server,
+            self._attribution,
+            clients,
+            suspended,
+            client=client,
+            from_mcpx=from_mcpx,
+            on_question=on_question,
         )
 
     def handle_notification(

@@ -6,6 +6,7 @@ import { useNow } from "../widgets/clock.mjs";
 
 const OUTCOMES = {
   ok: { tone: "good", word: "ok" },
+  cached: { tone: "good", word: "from the cache" },
   tool_error: { tone: "bad", word: "tool error" },
   failed: { tone: "bad", word: "failed" },
   unknown: { tone: "bad", word: "outcome unknown" },

@@ -55,6 +55,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "max_starting": 0,
         "idle_exit": 0.0,
         "max_message_bytes": 67108864,
+        "cache_bytes": 33554432,
         "watch_config": True,
         "forward_env": PROJECT_VARIABLES,
         "login_shell": True,
@@ -190,7 +191,17 @@ def effective(config: Config) -> dict[str, Any]:
         "annotations",
         "trust_annotations",
     )
-    names += ("pin", "quarantine", "place", "fit_images", "max_uptime", "max_calls", "watch", "timeouts")
+    names += (
+        "pin",
+        "quarantine",
+        "place",
+        "fit_images",
+        "max_uptime",
+        "max_calls",
+        "watch",
+        "timeouts",
+        "cache",
+    )
     rest |= {key: server[key] for key in names}
     nested |= {f"http.replica.{key}": value for key, value in nested.pop("http.replica").items()}
     return {**rest, **server["call_limits"], **server["health"]} | nested

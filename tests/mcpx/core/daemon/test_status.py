@@ -21,7 +21,8 @@ pytestmark = pytest.mark.anyio
 SERVER_KEYS = [
     *("name", "state", "pid", "transport", "protocol_version", "uptime_s", "restarts", "failures"),
     *("next_attempt_in_s", "last_error", "tools", "resources", "templates", "prompts", "in_flight"),
-    *("queued", "calls", "errors", "running", "ok", "failed", "refused", "cancelled", "latency_ms", "tokens"),
+    *("queued", "calls", "errors", "running", "ok", "failed", "refused", "cancelled", "cached"),
+    *("latency_ms", "tokens"),
 ]
 
 

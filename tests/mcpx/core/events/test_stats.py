@@ -39,7 +39,7 @@ def test_a_report_has_the_largest_first():
     summed = totals(("a", "s", "t", 1, 2, 3), ("b", "web", "get", 1, 70, 7))
     shown = report(summed, None)
     assert shown["since_start"] is None
-    ends = {"ok": 0, "failed": 0, "refused": 0, "cancelled": 0}
+    ends = {"ok": 0, "failed": 0, "refused": 0, "cancelled": 0, "cached": 0}
     assert shown["all_time"] == {
         "since": None,
         "total": {"calls": 2, "direct": 72, "spent": 10, **ends},

@@ -73,8 +73,9 @@ class LineEndpoint(Line):
         return None if self._modern else await self.initialize(capabilities=self._capabilities)
 
     async def answer(self, method: str, params: dict[str, Any]) -> Answer:
-        envelope = {"_meta": envelope_of(self._capabilities)} if self._modern else {}
-        await self.ask(method, params | envelope)
+        if self._modern:
+            params = params | {"_meta": envelope_of(self._capabilities) | params.get("_meta", {})}
+        await self.ask(method, params)
         return msgspec.json.decode(self._line, type=Answer)
 
     def decode(self, line: bytes) -> Any:
@@ -123,7 +124,7 @@ class HttpEndpoint:
         if params is not None:
             message |= {"id": 1, "params": params}
         if self._modern and params is not None:
-            message["params"] = params | {"_meta": envelope_of(self._capabilities)}
+            message["params"] = params | {"_meta": envelope_of(self._capabilities) | params.get("_meta", {})}
             headers = headers | {"Mcp-Method": method}
             if named := params.get("name", params.get("uri")):
                 headers["Mcp-Name"] = named

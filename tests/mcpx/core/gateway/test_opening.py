@@ -243,6 +243,7 @@ UNWANTED = {
     "mcpx.cli.group",
     "mcpx.core.gateway.frontends.http",
     "mcpx.core.gateway.server",
+    "mcpx.core.servers.fleet.read_cache",
 }
 
 
