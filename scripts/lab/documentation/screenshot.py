@@ -1,8 +1,8 @@
 """Writes the pictures of what runs: `mcpx status` and `mcpx top` as SVGs, the page as PNGs.
 
-Started by `scripts/screenshot [terminal|page]`. Everything shown is real: a daemon with a state folder of its
-own, the bundled demo servers, some calls, one server killed and restarted, one whose command does not exist,
-and one whose variable is not set. The page: `screenshot_page.py`.
+Started by `scripts/screenshot [terminal|page|recording]`. Everything shown is real: a daemon with a state folder
+of its own, the bundled demo servers, some calls, one server killed and restarted, one whose command does not
+exist, and one whose variable is not set. The page: `screenshot_page.py`; a server that is killed: `recording.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from scripts.lab.documentation import screenshot_page
+from scripts.lab.documentation import recording, screenshot_page
 from scripts.lab.documentation.regions import ROOT
 
 IMAGES: Final = ROOT / "docs" / "images"
@@ -78,8 +78,8 @@ class Daemon:
         )
         return done.stdout.rstrip("\n")
 
-    def on_terminal(self, *words: str) -> str:
-        """What a command prints on a terminal, with its escape sequences."""
+    def on_terminal(self, *words: str, fails: bool = False) -> str:
+        """What a command that succeeds, or `fails`, prints on a terminal, with its escape sequences."""
         ours, its = pty.openpty()
         command = [sys.executable, "-m", "mcpx", *words]
         with subprocess.Popen(command, env=self.environ, stdin=its, stdout=its, stderr=its) as process:
@@ -88,7 +88,7 @@ class Daemon:
             while chunk := _read(ours):
                 printed += chunk
             os.close(ours)
-            if process.wait():
+            if bool(process.wait()) is not fails:
                 raise subprocess.CalledProcessError(process.returncode, command)
         return printed.decode().replace("\r\n", "\n")
 
@@ -126,6 +126,13 @@ def record_page() -> dict[str, bytes]:
         return screenshot_page.record(Daemon(Path(name), screenshot_page.SERVERS, audit="full"))
 
 
+def record_killed() -> dict[str, bytes]:
+    """The SVGs of a server that is killed in the middle of a call, by the names of their files."""
+    with tempfile.TemporaryDirectory(prefix="mcpx-screenshot-") as name:
+        folder = Path(name)
+        return recording.record(Daemon(folder, {"shop": recording.entry(folder)}))
+
+
 def picture(shown: str) -> str:
     """What a terminal showed, as an SVG that loads nothing from elsewhere."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
@@ -136,7 +143,7 @@ def picture(shown: str) -> str:
 
 
 if __name__ == "__main__":
-    parts = {"terminal": record_terminal, "page": record_page}
+    parts = {"terminal": record_terminal, "page": record_page, "recording": record_killed}
     for part in sys.argv[1:] or parts:
         for name, image in parts[part]().items():
             (IMAGES / name).write_bytes(image)
