@@ -22,6 +22,7 @@ from goals import goals
 from http_targets import SUPERGATEWAY
 from measure_calls import measure_calls, measure_idle
 from measure_cluster import measure_cluster
+from measure_desks import measure_desks
 from measure_hops import measure_hops
 from measure_http import measure_http, measure_idle_http
 from measure_large import measure_large, measure_toon
@@ -51,6 +52,7 @@ PARTS = (
     "http",
     "http-idle",
     "cluster",
+    "desks",
 )
 ROUNDS = 9
 SECONDS = 0.8
@@ -139,6 +141,7 @@ def _measure(
         "http": lambda: measure_http(work, child, rounds=min(rounds, 5), seconds=seconds),
         "http-idle": lambda: measure_idle_http(work, child, rounds=min(rounds, 5), seconds=seconds),
         "cluster": lambda: measure_cluster(work, child, rounds=rounds, seconds=seconds),
+        "desks": lambda: {"rows": measure_desks(servers(), work / "desks")},
     }
     for part in wanted:
         _say(f"measuring {part} ...")

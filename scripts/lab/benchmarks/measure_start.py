@@ -260,7 +260,7 @@ def _forget_files() -> None:
 
 def _servers(count: int, corpus: dict[str, list[str]], work: Path) -> tuple[dict[str, dict], str]:
     """The entries of that many servers, and what they are; the first one takes the call of `_call_of`."""
-    if count <= REAL_COUNT and (real := _real(work / "real")):
+    if count <= REAL_COUNT and (real := real_servers(work / "real")):
         return dict(list(real.items())[:count]), "real"
     commands = {SERVER: CHILD} | dict(list(corpus.items())[: count - 1])
     return {name: {"command": argv[0], "args": argv[1:]} for name, argv in commands.items()}, "corpus"
@@ -270,7 +270,7 @@ def _call_of(name: str) -> tuple[str, dict]:
     return ("echo", {"text": "x"}) if name == SERVER else ("read_graph", {})
 
 
-def _real(folder: Path) -> dict[str, dict]:
+def real_servers(folder: Path) -> dict[str, dict]:
     """Five servers from npm and PyPI, each with three entries; none unless all are installed."""
     node = LIVE / "node_modules" / "@modelcontextprotocol"
     python = LIVE / ".venv-servers" / "bin"

@@ -31,7 +31,23 @@ def show(figures: dict, console: Console) -> None:
         console.print(_cluster(figures["cluster"]))
     if "daemon" in figures:
         console.print(_starts(figures["daemon"]))
+    if "desks" in figures:
+        console.print(_desks(figures["desks"]["rows"]))
     console.print(_verdict(figures))
+
+
+def _desks(rows: list[dict]) -> Table:
+    """What clients and servers take with and without MCPX."""
+    table = Table(title="desks: clients that open their sessions at once")
+    for column in ("", "clients", "servers", "", "processes", "PSS MB", "ready s", "menu, tokens"):
+        table.add_column(column, justify="left" if not column else "right")
+    for row in rows:
+        for way in ("without", "with"):
+            its = row[way]
+            figures = (its["processes"], its["pss"] / MB, its["ready_s"], its["tokens"])
+            shown = [f"{value:,.{digits}f}" for value, digits in zip(figures, (0, 0, 1, 0), strict=True)]
+            table.add_row(row["desk"], str(row["clients"]), str(row["servers"]), f"{way} MCPX", *shown)
+    return table
 
 
 def _hops(figures: dict) -> Table:

@@ -1,8 +1,8 @@
 """Records how a call fares whose server is killed, as an animated SVG for a light and for a dark theme.
 
 Started by `scripts/screenshot recording`. Everything shown is real, with the time it took: a daemon, a server
-that is killed with SIGKILL in the middle of a call, what the caller is told, and the next call, which the same
-daemon answers by a new process of that server. Only the pauses in which a reader reads are added.
+that is killed in the middle of a call, what the caller is told, and the next call, which the same daemon
+answers by a new process of that server. Only the pauses in which a reader reads are added.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Writes the pictures of what runs: `mcpx status` and `mcpx top` as SVGs, the page as PNGs.
 
-Started by `scripts/screenshot [terminal|page|recording]`. Everything shown is real: a daemon with a state folder
-of its own, the bundled demo servers, some calls, one server killed and restarted, one whose command does not
-exist, and one whose variable is not set. The page: `screenshot_page.py`; a server that is killed: `recording.py`.
+Started by `scripts/screenshot [terminal|page|recording]`. Everything shown is real: a daemon with a state
+folder of its own, the bundled demo servers, some calls, one server killed and restarted, one whose command
+does not exist, and one whose variable is not set. The page: `screenshot_page.py`; the recording of a server
+that is killed: `recording.py`.
 """
 
 from __future__ import annotations
