@@ -17,7 +17,7 @@ from mcpx.core.config import parse
 from mcpx.core.daemon.status import Status
 from tests.docs import pages
 
-OTHERS = {"claude", "eval", "pip", "pipx", "ray", "systemctl", "journalctl", "loginctl"}
+OTHERS = {"claude", "eval", "pip", "pipx", "ray", "uv", "uvx", "systemctl", "journalctl", "loginctl"}
 """Programs of others that a reader is told to run."""
 
 
