@@ -107,8 +107,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def group(file: str) -> str:
     """What one worker runs, in place of each file: what shares a session's fixtures."""
-    if file.startswith("tests/cluster/"):  # they share a Ray cluster
-        return "tests/cluster"
+    for folder in ("tests/cluster", "tests/release"):  # they share a Ray cluster, and what is built once
+        if file.startswith(f"{folder}/"):
+            return folder
     return "tests/live" if file in SHARING else file
 
 

@@ -271,6 +271,11 @@ prepare_haproxy() {
     [ -n "$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v haproxy)" ] || install_debian haproxy haproxy
 }
 
+# Ruby, which reads the Homebrew formula.
+prepare_ruby() {
+    command -v ruby >/dev/null || install_debian Ruby ruby
+}
+
 # Runs a command that installs packages, and has none of their services started (policy-rc.d is asked for each).
 without_services() (
     policy=/usr/sbin/policy-rc.d

@@ -21,6 +21,7 @@ import tempfile
 import tomllib
 import urllib.request
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,7 @@ def digests(name: str, version: str) -> Iterator[str]:
     yield from (file["hashes"]["sha256"] for file in ours)
 
 
+@cache
 def index() -> str:
     """The address of the index that pip is set up with."""
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]

@@ -13,16 +13,11 @@ import pytest
 from mcpx import __version__
 from tests.docs import pages
 from tests.mcpx.serving import environment
-from tests.release.artefacts import ROOT, Environment, build, require, run
+from tests.release.artefacts import ROOT, Environment, require, run
 
 pytestmark = pytest.mark.others
 LICENCES = {"LICENSE", *(f"LICENSE-{name}.txt" for name in ("htm", "inter", "preact", "uplot"))}
 SHIPPED = ("mcpx", "supervisors")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("built"))
 
 
 def in_wheel(built):
