@@ -29,14 +29,15 @@ class Line:
         self._rest = b""
 
     @asynccontextmanager
-    async def connected(self, server):
+    async def connected(self, server, client=None):
+        """`client` is its identity, which may be in a project."""
         fds = [*os.pipe(), *os.pipe()]
         for fd in fds:
             os.set_blocking(fd, False)
         self._in, self._out = fds[2], fds[1]
         channel = Channel(fds[0], fds[3])
         wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None, refuses=True)
-        connection = EraServer(server, wire)
+        connection = EraServer(server, wire, client=client)
         path = self.fast_path(server, connection)
         wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given), given[2])
         try:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.cli.options import config_of, with_config
 from mcpx.cli.printing import echo, print_json
 from mcpx.core.config import json_schema
 from mcpx.core.config.diagnosis import INVALID, NEEDS_SETUP, diagnose
-from mcpx.core.config.findings import examine
+from mcpx.core.config.findings import Finding, examine
+from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
 from mcpx.core.policy.profiles import select
 from mcpx.core.system.endpoint import Endpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcpx.core.config import Config, ServerConfig
     from mcpx.core.config.diagnosis import Diagnosis
-    from mcpx.core.config.findings import Examination, Finding
+    from mcpx.core.config.findings import Examination
 
 _EXIT_WRONG: Final = 2
 _EXIT_NEEDS_SETUP: Final = 1
@@ -39,11 +44,43 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
     something that is not there, such as a variable or its command.
     """
     found = examine(config_of(config, config_path), commands=run_commands)
+    if found.config is not None:
+        found = replace(found, findings=(*found.findings, *_of_tools(found.config)))
     if as_json:
         print_json(_report(found))
     else:
         _show(found)
     sys.exit(_EXIT_WRONG if found.errors else _EXIT_NEEDS_SETUP if _needing_setup(found) else 0)
+
+
+def _of_tools(config: Config) -> Iterator[Finding]:
+    """What the configuration cannot make of tools, as far as their servers are known from last time."""
+    changed = {name for name, server in config.servers.items() if server.overrides}
+    changed |= {name for profile in config.profiles.values() for name in profile.overrides}
+    if not changed:
+        return
+    from mcpx.core.policy.overrides import not_applied
+    from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
+    from mcpx.core.servers.offers.catalogue_store import CatalogueStore
+
+    store = CatalogueStore()
+    for name in sorted(changed & config.servers.keys()):
+        if (known := store.load(config.servers[name])) is None:
+            continue
+        policy = ServerPolicy(config.servers[name])
+        of_entry = not_applied(policy.shown(known.catalogue))
+        for reason in of_entry:
+            yield Finding(level="warning", text=f"{name}: {reason}", server=name)
+        for profile in config.profiles:
+            rules = select(Endpoint(profile=profile), config).rules(name) or NO_RULES
+            shown = NarrowedPolicy(policy, partial(_same, rules)).shown(known.catalogue)
+            for reason in not_applied(shown):
+                if reason not in of_entry:
+                    yield Finding(level="warning", text=f"{name} in profile {profile}: {reason}", server=name)
+
+
+def _same(rules: Rules) -> Rules:
+    return rules
 
 
 def _needing_setup(found: Examination) -> list[str]:

@@ -161,9 +161,8 @@ class Exposure:
             if server is None or server.disabled is not None or upstream.catalogue is None:
                 continue
             tools = upstream.catalogue.every_tool()
-            chosen = (
-                tools if self._of(server) != "three" else [each for each in tools if is_pinned(server, each)]
-            )
+            shows_all = self._of(server) != "three"
+            chosen = [name for name, tool in tools.items() if shows_all or is_pinned(server, tool)]
             yield from (tools[each] for each in sorted(chosen))
 
     def _of(self, server: ServerConfig) -> Expose:
@@ -179,9 +178,15 @@ def _is_open_read(tool: ToolInfo) -> bool:
     return is_read_only(tool) and (tool.annotations or {}).get("openWorldHint") is not False
 
 
-def is_pinned(server: ServerConfig, tool: str) -> bool:
+def is_pinned(server: ServerConfig, tool: ToolInfo) -> bool:
     """Return True if a tool of that server is native whatever is chosen."""
-    return any(fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
+    return any(_fits(tool, pattern) for pattern in server.pinned)
+
+
+def _fits(tool: ToolInfo, pattern: str) -> bool:
+    """Return True if a pattern of `server.tool` fits the tool, by its server's name for it or by its own."""
+    names = {tool.name, tool.own.name}
+    return any(fits(whole_name(tool.server_name, name), pattern) for name in names)
 
 
 def unused_pins(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[str]:
@@ -196,7 +201,7 @@ def unused_pins(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[
             found = (
                 known is None
                 or known.generation == 0
-                or any(fits(whole_name(server.name, tool), pattern) for tool in known.every_tool())
+                or any(_fits(tool, pattern) for tool in known.every_tool().values())
             )
             fitting[pattern] = fitting.get(pattern, False) or found
     return [pattern for pattern, found in fitting.items() if not found]
@@ -210,5 +215,9 @@ def unused_tools(config: Config, upstreams: Mapping[str, VisibleServer]) -> list
         for server, rules in profile.servers_with_rules.items()
         if (upstream := upstreams.get(server)) is not None and upstream.catalogue is not None
         for pattern in (rules if isinstance(rules, tuple) else rules.patterns())
-        if not any(fits(tool, pattern) for tool in upstream.catalogue.every_tool())
+        if not any(
+            fits(name, pattern)
+            for tool in upstream.catalogue.every_tool().values()
+            for name in (tool.name, tool.own.name)
+        )
     ]

@@ -206,10 +206,11 @@ class Inspector:
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
-        changed, changes = self._changed(info.name, tool.name)
+        changed, changes = self._changed(info.name, tool.own.name)
         plain = clean_plain(tool)
         whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
-        shown = {**head, **whole, **unchecked, **changed}
+        shown = {**head, **whole, **unchecked, **changed, **_configured(tool)}
+        changes |= _configured(tool)
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
             return _result(self._results.text(shown), {**head, **plain, **unchecked, **changes})
@@ -234,13 +235,14 @@ class Inspector:
 
         for info, tool in found:
             head, tail = {"server": info.name, **_state(info)}, self._unchecked(tool)
-            changed, changes = self._changed(info.name, tool.name)
+            changed, changes = self._changed(info.name, tool.own.name)
             programs = clean_plain(tool)
             entry = forms.full(tool, programs) if light(tool) else {}
             if not entry or not fits(self._results.text(entry), room):
                 entry = forms.signature(tool)
                 brief.append(shown_name(tool.name))
             room -= estimate(self._results.text(entry))
+            tail |= _configured(tool)
             shown.append({**head, **entry, **tail, **changed})
             plain.append({**head, **programs, **tail, **changes})
         notes: JSON = {}
@@ -292,6 +294,20 @@ def _state(info: ServerInfo) -> JSON:
 def _shows_tools(found: JSON) -> bool:
     """Return True if a search shows tools of this server by more than their names."""
     return any("signature" in tool for tool in found["tools"])
+
+
+def _configured(tool: ToolInfo) -> JSON:
+    """Say how the configuration has changed a tool; of arguments that no client sees, their number alone."""
+    if tool.change is None:
+        return {}
+    own, change = tool.own, tool.change
+    said = {
+        f"name ({shown_name(own.name)} at the server)": tool.name != own.name,
+        "description": tool.description != own.description,
+        f"defaults ({', '.join(map(shown_name, change.defaults))})": bool(change.defaults),
+        f"hidden arguments ({len(change.hidden)})": bool(change.hidden),
+    }
+    return {"changed_by_configuration": [each for each, is_so in said.items() if is_so]}
 
 
 def _not_found(error: CallError) -> str:

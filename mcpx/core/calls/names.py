@@ -140,7 +140,8 @@ def rule_against(upstreams: Iterable[VisibleServer], server_name: str, tool_name
         policy, server = upstream.policy, upstream.name
         own = {rest for name in given for rest in _without_prefix(server, name, separators)}
         for tool in policy.denied_tools():
-            if tool in own or native_name(server, tool) in given:
+            names = policy.names(tool)
+            if any(name in own or native_name(server, name) in given for name in names):
                 return policy.rule_against_tool(tool)
     return None
 
@@ -194,7 +195,8 @@ def _find_tool(servers: Servers, infos: Sequence[ServerInfo], server_name: str, 
     upstream = find_server(servers, server)
     info = upstream.info()
     if tool not in info.tools:
-        raise upstream.policy.refusal(tool) or unknown_tool(info, tool, infos)
+        policy = upstream.policy
+        raise policy.refusal(policy.own_name(tool)) or unknown_tool(info, tool, infos)
     return info, info.tools[tool]
 
 

@@ -21,14 +21,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
 from mcpx.core.calls.recording import Target, target_of
-from mcpx.core.catalog.model import JSON, ToolInfo, is_read_only
+from mcpx.core.catalog.model import JSON, ToolChange, ToolInfo, is_read_only
 from mcpx.core.events.records import Record, Records
 from mcpx.core.policy.approvals import Approvals
+from mcpx.core.policy.changed_calls import cleaned, hidden_in, lacks_project
 from mcpx.core.protocol.call_trace import CallTrace, end_with
 from mcpx.core.protocol.messages import Exec, Forward, Read, Request, as_call_error, method_of
 from mcpx.core.protocol.requests import CallTool, ReadResource, RequestContext
@@ -37,11 +39,15 @@ from mcpx.core.servers.admission import is_safe, not_read_only
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.tracing import Tracing, served_request
+from mcpx.core.text import shown_name, shown_server
 from mcpx.core.validation.arguments import ArgumentChecker, Encoded, read_raw_arguments
-from mcpx.errors import CallError, Outcome
+from mcpx.core.validation.errors import Problem, invalid_arguments
+from mcpx.errors import CallError, Code, Outcome
 
 FOR_APPS: Final = "visibility: app"
 """The rule by which a model cannot call a tool that its server has for the page of an app alone."""
+
+NO_PROJECT: Final = "the configuration gives it the client's project, and this client is in none"
 
 
 class Pipeline:
@@ -185,8 +191,10 @@ class Pipeline:
             tool = catalogue.tool(name) if catalogue else None
             if tool is None or not (request.for_app or tool.is_for_model):
                 raise self._no_tool(server, name)
-        if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
-            raise refused
+        if policy.refused and tool.own.name in policy.refused:
+            refused = policy.refusal(tool.own.name)
+            if refused is not None:
+                raise refused
         if request.read_only and not is_read_only(tool):
             raise not_read_only(tool)
         return tool
@@ -194,14 +202,15 @@ class Pipeline:
     def _no_tool(self, server: VisibleServer, tool_name: str) -> CallError:
         """Say why there is no such tool: it is unknown, or held until somebody approves it."""
         policy = server.policy
-        if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
+        own = policy.own_name(tool_name)
+        if policy.admits_tool(own) and (refused := policy.refusal(own)) is not None:
             return refused
         info = server.info()
         if info.catalogue is None:
             error = not_listed(info, tool_name)
         else:
             error = unknown_tool(info, tool_name, list_servers(self._servers))
-        error.rule = rule_against([server], "", tool_name) or policy.rule_against_tool(tool_name)
+        error.rule = rule_against([server], "", tool_name) or policy.rule_against_tool(own)
         if info.catalogue is not None and tool_name in info.catalogue.app_tools:
             error.rule = FOR_APPS
         return error
@@ -245,13 +254,35 @@ class Pipeline:
         Raises:
             CallError: A person is asked, or has refused; or the server takes no call now.
         """
+        if tool.change is not None:
+            _refuse_unfit(tool, tool.change, call.arguments, call.context.project)
+            call = replace(call, name=tool.own.name, change=tool.change)
         rule = server.policy.asks(tool)
         if rule is not None or call.context.answers is not None:
             if server.needs_sign_in:
                 raise server.queue.unavailable(call)  # before a person is asked in vain
             given = request.given or request.arguments
             call = admitted(self._approvals, server, tool, call, rule=rule, given=given, reply=reply)
+        if call.change is not None:
+            reply = cleaned(call.change, reply, call.context.project)
         server.submit(call, reply)
+
+
+def _refuse_unfit(tool: ToolInfo, change: ToolChange, given: bytes | msgspec.Raw, project: str) -> None:
+    """Refuse a call that gives an argument which no client gives, or lacks the project for a fixed one.
+
+    Raises:
+        CallError: `invalid_arguments`, or `server_unavailable`.
+    """
+    if hidden := hidden_in(change, given):
+        raise invalid_arguments(tool, [Problem(f"$.{name}", "there is no such argument") for name in hidden])
+    if lacks_project(change, project):
+        named = f"{shown_name(tool.name)} of {shown_server(tool.server_name)}"
+        text = f"{named} is not available ({NO_PROJECT}); nothing was sent"
+        details = {"cause": NO_PROJECT, "missing": ["project"]}
+        raise CallError(
+            Code.SERVER_UNAVAILABLE, text, server=tool.server_name, tool=tool.name, details=details
+        )
 
 
 def _refuse(request: Request, reply: RawReply, error: Exception) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from mcpx.core.catalog.extensions import APP, MODEL, SKILLS, audience, files_of, pages_of, settings_of
 
 JSON = dict[str, Any]
-_NO_MEMBERS: Final = frozenset({"server_name", "more", "order"})  # fields of an entry
+_NO_MEMBERS: Final = frozenset({"server_name", "more", "order", "change"})  # fields of an entry
 
 
 def present(**fields: Any) -> JSON:
@@ -78,6 +78,13 @@ class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
     icons: list[JSON] | None = None
     execution: JSON | None = None
     meta: JSON | None = None
+    change: ToolChange | None = None
+    """How a person has changed it; None for a tool as its server has it."""
+
+    @property
+    def own(self) -> ToolInfo:
+        """The tool as its server has it."""
+        return self if self.change is None else self.change.own
 
     @property
     def display_title(self) -> str | None:
@@ -108,6 +115,23 @@ class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
             _meta=self.meta,
         )
         return known | _others(self, known)
+
+
+class ToolChange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The difference between a tool as clients are shown it and as its server has it.
+
+    `defaults` are for arguments that a call leaves out, `fixed` are added to each call (strings with
+    references in them as the configuration has read them), and no client gives those in `hidden`. `by` are
+    the parts of the configuration that it comes from: with equal ones calls mean the same.
+    """
+
+    own: ToolInfo
+    name: str
+    """The name that clients know it by."""
+    by: tuple[object, ...]
+    defaults: JSON = {}
+    fixed: JSON = {}
+    hidden: frozenset[str] = frozenset()
 
 
 def is_read_only(tool: ToolInfo) -> bool:
@@ -255,6 +279,13 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def tool(self, name: str) -> ToolInfo | None:
         """Return a tool, for whomever it is."""
         return self.tools.get(name) or self.app_tools.get(name)
+
+    def tool_of_server(self, own_name: str) -> ToolInfo | None:
+        """Return the tool that its server calls so, by whatever name it is shown."""
+        tool = self.tool(own_name)
+        if tool is None or tool.own.name != own_name:
+            tool = next((each for each in self.every_tool().values() if each.own.name == own_name), None)
+        return tool
 
     def every_tool(self) -> dict[str, ToolInfo]:
         """Return all tools, for whomever they are."""

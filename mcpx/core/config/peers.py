@@ -46,6 +46,9 @@ def read_peer(
         raise at.key("mcpx").error("another MCPX is reached by a command or a URL, not by both")
     if given.get("sessions") is not None:
         notices.add(at.key("sessions"), "has no effect: the other MCPX says that for each of its servers")
+    if given.get("overrides") is not None:
+        notices.add(at.key("overrides"), "has no effect: write them at the other MCPX, or in a profile here")
+        server = replace(server, overrides={})
     base = PerServer(**{name: getattr(common, name) for name in PerServer.__struct_fields__})
     return PeerConfig(**asdict(server), prefix=prefix, common=base)
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.core.config.document import LocatedError, Location, quote
 from mcpx.core.config.per_server import AccessRules, NonEmpty, Patterns, R, ToolRules, doc, joined
-from mcpx.core.config.server_config import ServerConfig
+from mcpx.core.config.server_config import Override, Overrides, ServerConfig
 from mcpx.core.system.endpoint import Expose
 from mcpx.core.text.nearest import nearest
 
@@ -59,6 +59,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Patterns | None,
         doc("Patterns of server.tool, in place of what the servers' pinned says."),
     ] = None
+    overrides: Annotated[
+        dict[NonEmpty, dict[NonEmpty, Override]],
+        doc("By server, as its entry's overrides: for the clients of the profile, on top of those."),
+    ] = {}
+
+    def overrides_of(self, server: str) -> Overrides:
+        """The overrides for the tools of one server."""
+        return self.overrides.get(server, {})
 
     @property
     def servers_with_rules(self) -> dict[str, Patterns | ToolRules]:
@@ -144,7 +152,10 @@ def by_own_names(profile: Profile, servers: Mapping[str, ServerConfig]) -> Profi
         for name, rules in profile.tools.items()
     }
     pinned = profile.pinned and tuple(owned_pattern(pattern, owners) for pattern in profile.pinned)
-    return replace(profile, servers=tuple(dict.fromkeys(patterns)), tools=tools, pinned=pinned)
+    overrides = {owners.get(name, name): its for name, its in profile.overrides.items()}
+    return replace(
+        profile, servers=tuple(dict.fromkeys(patterns)), tools=tools, pinned=pinned, overrides=overrides
+    )
 
 
 def _by_own_name(rules: Patterns | ToolRules, owners: Mapping[str, str]) -> Patterns | ToolRules:
@@ -188,23 +199,25 @@ def check_profiles(
         for index, pattern in enumerate(profile.servers):
             if pattern not in servers and not is_pattern(pattern) and not may_be(pattern):
                 yield here.key("servers").item(index).error(no_server(pattern, servers))
-        possible = {*filter(may_be, (*profile.servers, *profile.servers_with_rules))}
-        yield from _check_tools(
-            profile, {**dict.fromkeys(servers), **dict.fromkeys(possible)}, here.key("tools")
-        )
+        named = (*profile.servers, *profile.servers_with_rules, *profile.overrides)
+        possible = {*filter(may_be, named)}
+        yield from _check_tools(profile, {**dict.fromkeys(servers), **dict.fromkeys(possible)}, here)
 
 
-def _check_tools(profile: Profile, servers: Collection[str], at: Location) -> Iterator[LocatedError]:
+def _check_tools(profile: Profile, servers: Collection[str], profile_at: Location) -> Iterator[LocatedError]:
+    at = profile_at.key("tools")
     shown, by_server = chosen(servers, profile.servers), profile.servers_with_rules
     for rule in profile.tools:
         if rule not in by_server and rule in servers:
             instead = f'{{{quote(rule)}: {{"allow": [...]}}}}'
             yield at.name(rule).error(f"this is a rule for all servers; for that server write {instead}")
-    for server in by_server:
+    named = [at.name(server) for server in by_server]
+    named += [profile_at.key("overrides").name(server) for server in profile.overrides]
+    for place, server in zip(named, (*by_server, *profile.overrides), strict=True):
         if server not in servers:
-            yield at.name(server).error(no_server(server, servers))
+            yield place.error(no_server(server, servers))
         elif server not in shown:
-            yield at.name(server).error("this server is not among those of the profile")
+            yield place.error("this server is not among those of the profile")
 
 
 def no_server(name: str, servers: Iterable[str]) -> str:

@@ -43,6 +43,11 @@ def _strings(transport: Transport) -> list[str]:
     return [transport.url, *found] if isinstance(transport, Http | Sse) else found
 
 
+def in_need_of_project(text: str) -> bool:
+    """Return True if a string names the project of a client, and no default for where there is none."""
+    return any(match[1] is None for match in _REFERENCE.finditer(text))
+
+
 def names_project(transport: Transport) -> bool:
     """Return True if the transport depends on the project of a client."""
     return any(_REFERENCE.search(text) for text in _strings(transport))
@@ -50,8 +55,7 @@ def names_project(transport: Transport) -> bool:
 
 def needs_project(transport: Transport) -> bool:
     """Return True if a server that runs once for each project cannot run without one."""
-    found = [match for text in _strings(transport) for match in _REFERENCE.finditer(text)]
-    return not found or any(match[1] is None for match in found)
+    return not names_project(transport) or any(map(in_need_of_project, _strings(transport)))
 
 
 def in_project(

@@ -23,21 +23,22 @@ from mcpx.core.config.expand import Values, expand
 from mcpx.core.config.model import Config, Replica, Settings
 from mcpx.core.config.peers import may_be_of_peer
 from mcpx.core.config.per_server import PerServer
-from mcpx.core.config.profiles import by_own_names, check_profiles
-from mcpx.core.config.server_config import PeerConfig, ServerConfig
+from mcpx.core.config.profiles import Profile, by_own_names, check_profiles
+from mcpx.core.config.server_config import Overrides, PeerConfig, ServerConfig
 from mcpx.core.config.servers import (
     commands_in,
     env_files_of,
     read_server,
     secrets_of_entry,
+    secrets_of_profiles,
     with_usable_aliases,
 )
 from mcpx.core.config.settings import read_settings
-from mcpx.core.config.strings import ExpansionContext
+from mcpx.core.config.strings import ExpansionContext, checked_override
 from mcpx.core.config.urls import bad_url
 from mcpx.core.running import Environment, own, person, with_clients
 from mcpx.core.running.login_shell import find_login_shell, how_to_set
-from mcpx.core.running.secrets import fetch, secret, secret_of_keychain, shown
+from mcpx.core.running.secrets import Reference, fetch, secret, secret_of_keychain, shown
 from mcpx.core.text.jsonc import JSONObject
 from mcpx.errors import ConfigError
 from mcpx.paths import config_hint, home
@@ -142,18 +143,24 @@ def read(
     replica = usable_replica(settings.http.replica, context.values, top.key("http").key("replica"), notices)
     entries = find_entries(document, top, notices)
     contexts = dict.fromkeys((entry.name for entry in entries), context)
+    of_profiles = context
     if resolve:
         meant = [entry for entry in entries if secrets_of is None or entry.name in secrets_of]
-        _fetch_secrets(meant, with_clients(environment), anew=anew, commands=commands)
+        more = () if secrets_of is not None else secrets_of_profiles(document.get("profiles"))
+        _fetch_secrets(meant, with_clients(environment), anew=anew, commands=commands, more=more)
         known = secret if commands else secret_of_keychain
         fetched = replace(context, values=replace(context.values, secret=known))
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
+        of_profiles = fetched if secrets_of is None else context
     found = [read_server(entry, base, contexts[entry.name], notices) for entry in entries]
     peers = {server.name: server for server in found if isinstance(server, PeerConfig)}
     servers = {server.name: server for server in found if server.name not in peers}
     places = {entry.name: entry.at for entry in entries}
     servers = with_usable_aliases(servers, places, places, notices)
-    profiles = {name: by_own_names(each, servers) for name, each in settings.profiles.items()}
+    profiles = {
+        name: by_own_names(_with_values(each, of_profiles, top.key("profiles").key(name), notices), servers)
+        for name, each in settings.profiles.items()
+    }
     settings = replace(settings, http=replace(settings.http, replica=replica), profiles=profiles)
     _check(settings, servers, peers, top, notices)
     config = Config(
@@ -205,6 +212,20 @@ def _context(
     return ExpansionContext(replace(values, environ=variables), place)
 
 
+def _with_values(
+    profile: Profile, context: ExpansionContext, at: Location, notices: ConfigNotices
+) -> Profile:
+    """The profile with the references in its fixed arguments expanded; an override that is wrong is noted."""
+    found: dict[str, Overrides] = {}
+    for server, overrides in profile.overrides.items():
+        found[server] = {}
+        for tool, given in overrides.items():
+            here = at.key("overrides").key(server).key(tool)
+            with notices.gathering():
+                found[server][tool] = checked_override(given, here, context.values, notices)
+    return replace(profile, overrides=found) if found else profile
+
+
 def _check(
     settings: Settings,
     servers: Mapping[str, ServerConfig],
@@ -225,11 +246,12 @@ def _fetch_secrets(
     *,
     anew: bool | str,
     commands: bool,
+    more: Iterable[Reference] = (),
 ) -> None:
-    """Fetch the secrets of all entries; those of the ones that are meant by `anew` again."""
+    """Fetch the secrets of all entries, and `more`; those of the entries that are meant by `anew` again."""
+    named = {entry.name: secrets_of_entry(entry) for entry in entries} | {"": iter(more)}
     wanted = {
-        entry.name: [each for each in secrets_of_entry(entry) if commands or each.kind == "keychain"]
-        for entry in entries
+        name: [each for each in its if commands or each.kind == "keychain"] for name, its in named.items()
     }
     again = () if anew is False else wanted if anew is True else {anew}
     meant = {each for name in again for each in wanted.get(name, ())}

@@ -7,14 +7,14 @@ leaves out the values that may be secrets, so that a config can be logged.
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
 from mcpx.core.config.document import Location
-from mcpx.core.config.per_server import NonEmpty, PerServer, Place, ProcessLimits, doc
+from mcpx.core.config.per_server import NonEmpty, Patterns, PerServer, Place, ProcessLimits, doc
 from mcpx.core.config.urls import PORT, with_port
 from mcpx.core.running.inherited import Inherit
 
@@ -89,6 +89,52 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cert: Annotated[NonEmpty | None, doc("The client's certificate, with its chain.")] = None
     key: Annotated[NonEmpty | None, doc("Its key, where that is not in the same file.")] = None
     ca: Annotated[NonEmpty | None, doc("Certificates to trust in place of the system's.")] = None
+
+
+# --- tools as they are shown
+
+
+class Override(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another form for one tool of a server."""
+
+    name: Annotated[
+        NonEmpty | None,
+        doc("Name that clients know it by. The server's own name finds it no more, but in rules."),
+    ] = None
+    description: Annotated[str | None, doc("Description in place of the server's.")] = None
+    defaults: Annotated[
+        dict[NonEmpty, Any],
+        doc("Values of arguments that a call leaves out, by their names; they are shown in the schema."),
+    ] = {}
+    fixed: Annotated[
+        dict[NonEmpty, Any],
+        doc(
+            "Arguments that no client sees or gives, with the values that the server gets. References in"
+            " strings are expanded, ${project} to the project of the client that calls."
+        ),
+    ] = {}
+    """Each string with references as a `Filled`, once it is read."""
+    hidden: Annotated[
+        Patterns, doc("Arguments that no client sees or gives, and that the server is not given either.")
+    ] = ()
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """A string with the values of its references, but for `${project}`, which is filled in for each call.
+
+    `secrets` are the names of the others with their values; `problem` is why one has none.
+    """
+
+    text: str
+    secrets: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+
+    def __repr__(self) -> str:
+        return f"Filled({sorted({name for name, _ in self.secrets})})"
+
+
+Overrides = dict[str, Override]
+"""By the server's own names of tools."""
 
 
 # --- transports
@@ -244,6 +290,8 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     source: str = ""
     aliases: tuple[str, ...] = ()
     """Other names by which it is found; none of them is the name of a server."""
+    overrides: Overrides = msgspec.field(default_factory=dict)
+    """By its own names of tools."""
     peer: str | None = None
     """The entry of the other MCPX whose server it is; None for one that is configured here."""
     name_there: str = ""

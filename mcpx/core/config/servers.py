@@ -48,7 +48,7 @@ from mcpx.core.running.secrets import Reference
 from mcpx.core.text.jsonc import JSONObject
 
 _EXPANDED: Final = frozenset(
-    {"command", "args", "env", *ENV_FILE_KEYS, "cwd", "headers", "tls", *URL_KEYS, *AUTH_KEYS}
+    {"command", "args", "env", *ENV_FILE_KEYS, "cwd", "headers", "overrides", "tls", *URL_KEYS, *AUTH_KEYS}
 )
 """Keys of an entry in whose strings references are expanded."""
 _STDIO_ONLY: Final = ("args", "env", "cwd")
@@ -95,12 +95,13 @@ def _read(
     with notices.gathering():
         if _is_off(given, entry.at, ConfigNotices()):
             context = replace(context, values=replace(context.values, secret=None))
-        transport, obstacles, variables, names_project = _read_transport(given, entry.at, context, notices)
-        if names_project and server.sessions == "shared":
+        transport, strings = _read_transport(given, entry.at, context, notices)
+        if strings.names_project and server.sessions == "shared":
             server = replace(server, sessions="per_project")
         ages = bool({*ENV_FILE_KEYS} & given.keys()) or any(secrets_of_entry(entry))
-        server = replace(server, transport=transport, variables=variables, ages=ages)
-        server = _with_obstacles(server, obstacles)
+        server = replace(server, transport=transport, overrides=strings.overrides(), ages=ages)
+        server = replace(server, variables=Variables(tuple(dict.fromkeys(strings.variables))))
+        server = _with_obstacles(server, tuple(dict.fromkeys(strings.obstacles)))
     if "aliases" in given:
         with notices.gathering():
             server = replace(server, aliases=_aliases(given, entry.at))
@@ -196,6 +197,13 @@ def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
         yield from _secrets_in(_expanded_part(entry.given))
 
 
+def secrets_of_profiles(given: object) -> Iterator[Reference]:
+    """The secrets that the overrides of profiles name."""
+    for profile in given.values() if isinstance(given, dict) else ():
+        if isinstance(profile, dict):
+            yield from _secrets_in(profile.get("overrides"))
+
+
 def env_files_of(entry: Entry) -> list[str]:
     """The files of variables that an entry names, as it is written."""
     given = entry.given if isinstance(entry.given, JSONObject) else JSONObject([])
@@ -245,9 +253,8 @@ _PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
 
 def _read_transport(
     entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
-) -> tuple[Transport, tuple[Obstacle, ...], Variables, bool]:
-    """Return the transport of an entry, the obstacles to its use, the variables that it holds, and whether
-    it names the project of a client.
+) -> tuple[Transport, Strings]:
+    """Return the transport of an entry, and what has read its strings.
 
     That there is no way to reach the server, or two, is raised; what else is wrong is gathered.
     """
@@ -278,8 +285,7 @@ def _read_transport(
     assert transport is not None  # it has one of the two
     if isinstance(transport, Http | Sse) and not is_confidential(with_port(transport.url, 1)):
         _note_what_is_unencrypted(transport, entry, at, notices)
-    variables = Variables(tuple(dict.fromkeys(strings.variables)))
-    return transport, tuple(dict.fromkeys(strings.obstacles)), variables, strings.names_project
+    return transport, strings
 
 
 def _note_what_is_unencrypted(

@@ -88,7 +88,7 @@ def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notic
     if (wanted := _members(field.type)) is not None:
         if isinstance(value, list) and ToolRules in get_args(wanted):  # the tools of a profile
             return {"allow": convert(value, Patterns, at)}
-        return _read_members(value, wanted, at, notices)
+        return read_members(value, wanted, at, notices)
     return convert(value, field.type, at)
 
 
@@ -114,7 +114,7 @@ def _plain(wanted: Any) -> Any:
     return get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
 
 
-def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices) -> dict[str, Any]:
+def read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices) -> dict[str, Any]:
     """An object whose members are all of one type, by their names; one that is not is noted and left out."""
     found: dict[str, Any] = {}
     for name, member in as_object(value, at).items():
@@ -122,7 +122,9 @@ def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices)
         with notices.gathering():
             _check_text(name, here)
             struct = _struct_of(wanted)
-            if struct is not None and (wanted is struct or isinstance(member, JSONObject)):
+            if (inner := _members(wanted)) is not None:
+                found[name] = read_members(member, inner, here, notices)
+            elif struct is not None and (wanted is struct or isinstance(member, JSONObject)):
                 found[name] = _read_struct(member, struct(), here, notices)
             else:
                 found[name] = convert(member, wanted, here)

@@ -22,11 +22,12 @@ from mcpx.core.config.env_files import EnvFileProblem, read_env_file
 from mcpx.core.config.expand import Values, expand
 from mcpx.core.config.per_server import NonEmpty, doc
 from mcpx.core.config.projects import PROJECT_KEYS, with_project
-from mcpx.core.config.server_config import OAuth, Obstacle, Tls
-from mcpx.core.config.settings import convert, fields, is_text
+from mcpx.core.config.server_config import Filled, OAuth, Obstacle, Override, Tls
+from mcpx.core.config.settings import convert, fields, is_text, read_members
 from mcpx.core.config.urls import with_port
 from mcpx.core.text.jsonc import JSONObject
 
+UNPARSED: Final = "a ${...} that names no variable stays as written; $${ says so on purpose"
 Problem = Callable[[str], str | None]
 """Says what is wrong with a string, without showing it; `None` for a good one."""
 
@@ -123,6 +124,10 @@ class EntryKeys(msgspec.Struct, rename="camel"):
         tuple[NonEmpty, ...],
         doc("Other names by which calls, rules, profiles and commands find it. Only its own name is shown."),
     ]
+    overrides: Annotated[
+        dict[NonEmpty, Override],
+        doc("By the server's names of tools, another form in which clients are shown each of them."),
+    ]
     disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
     enabled: Annotated[bool, doc("False is the same as disabled: true.")]
 
@@ -134,6 +139,51 @@ def read_key(entry: JSONObject, key: str, at: Location) -> Any:
         LocatedError: It is of another type.
     """
     return convert(entry[key], fields(EntryKeys)[key].type, at.key(key))
+
+
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # as the protocol wants it
+
+
+def checked_override(given: Override, at: Location, values: Values, notices: ConfigNotices) -> Override:
+    """An override with the references in its fixed arguments expanded.
+
+    Raises:
+        LocatedError: Its parts contradict each other, or its name is none.
+    """
+    if given.name is not None and _TOOL_NAME.fullmatch(given.name) is None:
+        raise at.key("name").error("the name of a tool has up to 128 letters, digits, _, - and .")
+    for one, other in (("defaults", "fixed"), ("hidden", "fixed"), ("defaults", "hidden")):
+        for name in getattr(given, one):
+            if name in getattr(given, other):
+                raise at.key(one).error(f"{quote(name)} stands in {other} as well; it can have one of them")
+
+    if not given.fixed:
+        return given
+    return replace(given, fixed=_filled(given.fixed, at.key("fixed"), values, notices))
+
+
+def _filled(value: Any, at: Location, values: Values, notices: ConfigNotices) -> Any:
+    """A fixed value with each string that holds references as a `Filled`."""
+    if isinstance(value, dict):
+        return {name: _filled(each, at.key(name), values, notices) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, at.item(index), values, notices) for index, each in enumerate(value)]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    done = expand(value, values)
+    if done.unparsed:
+        notices.add(at, UNPARSED)
+    for problem in done.problems:
+        notices.add(at, f"{problem}; clients have no such tool until it is there")
+    return Filled(done.text, done.used, "; ".join(map(str, done.problems)))
+
+
+def secrets_filled(value: Any) -> list[tuple[str, str]]:
+    """The names and values of all references in fixed arguments."""
+    if isinstance(value, Filled):
+        return [*value.secrets]
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [secret for each in members for secret in secrets_filled(each)]
 
 
 class ExpansionContext(msgspec.Struct, frozen=True):
@@ -231,6 +281,19 @@ class Strings:
                 found[name] = self.expanded(written, at.key(name), problem)
         return found
 
+    def overrides(self) -> dict[str, Override]:
+        """The overrides of the entry's tools."""
+        found: dict[str, Override] = {}
+        if self.entry.get("overrides") is None:
+            return found
+        at = self.at.key("overrides")
+        with self.notices.gathering():
+            for name, given in read_members(self.entry["overrides"], Override, at, self.notices).items():
+                with self.notices.gathering():
+                    found[name] = checked_override(given, at.key(name), self._values, self.notices)
+                    self.variables += secrets_filled(found[name].fixed)
+        return found
+
     def expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:
         """A string of the entry with its variables expanded.
 
@@ -246,7 +309,7 @@ class Strings:
         if done.names_project:
             self._note_project(at)
         if done.unparsed:
-            self.notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
+            self.notices.add(at, UNPARSED)
         whole = with_port(with_project(done.text, "/project"), 1)
         wrong = None if done.problems or done.deferred else problem(whole)
         self.obstacles += [

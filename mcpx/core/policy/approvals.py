@@ -159,7 +159,7 @@ class Approvals:
         """Keep what was agreed to beyond this call, as far as it can be; how far that is."""
         pins = call.policy.pins
         if answer.decision == "always" and call.for_all and pins is not None:
-            pins.approve_always(call.tool.name)
+            pins.approve_always(call.tool.own.name)
             self.reconsider()
             return "always"
         if answer.decision == "once" or call.session is None:
@@ -214,12 +214,12 @@ def _small(answers: Any) -> Any:
 
 
 def _is_approved_always(policy: ServerPolicy, tool: ToolInfo) -> bool:
-    return policy.pins is not None and policy.pins.always(tool.name)
+    return policy.pins is not None and policy.pins.always(tool.own.name)
 
 
 def _is_decided(question: Question) -> bool:
     """Return True if rules or approvals answer the question by now."""
     policy, tool = question.policy, question.tool
-    if not policy.admits_tool(tool.name) or policy.refusal(tool.name) is not None:
+    if not policy.admits_tool(tool.own.name) or policy.refusal(tool.own.name) is not None:
         return True
     return policy.asks(tool) is None or _is_approved_always(policy, tool)

@@ -18,6 +18,7 @@ from mcpx.core.catalog.extensions import pages_of, with_files, with_pages
 from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, SkillInfo, ToolInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.per_server import AccessRules, Hints, ToolRules
+from mcpx.core.policy.overrides import NO_OVERRIDES, ToolOverrides
 from mcpx.core.policy.rules import NameRules, URIRules, names_of_server
 
 _THINGS: Final = {"tools": "tool", "resources": "resource", "prompts": "prompt"}
@@ -88,7 +89,9 @@ def _is_used(rule: _Rule, server: ServerConfig, known: Catalogue | None) -> bool
         rules = URIRules(server.name, _only(field, pattern), server.aliases)
         return bool(known.templates) or _fits(rules, field, [*known.resources, *known.named_uris])
     names = known.tools if kind == "tools" else [each.name for each in known.prompts]
-    return _fits(NameRules(kind, server.name, _only(field, pattern), server.aliases), field, names)
+    all_names = Rules(server.name, *_NO_LISTS, overrides=ToolOverrides(server.overrides)).names
+    rules_of_names = NameRules(kind, server.name, _only(field, pattern), server.aliases, all_names)
+    return _fits(rules_of_names, field, names)
 
 
 def _only(field: str, pattern: str) -> ToolRules:
@@ -105,12 +108,19 @@ class AnnotationRules:
     """A person's annotations of a server's tools; of several patterns that fit, the last one counts."""
 
     def __init__(
-        self, server: str, given: dict[str, Hints], *, trusted: bool, aliases: tuple[str, ...] = ()
+        self,
+        server: str,
+        given: dict[str, Hints],
+        *,
+        trusted: bool,
+        aliases: tuple[str, ...] = (),
+        names: Callable[[str], tuple[str, ...]] = lambda name: (name,),
     ) -> None:
         self._trusted = trusted
+        self._names = names
         self._rules = [
             (
-                NameRules("annotations", server, AccessRules(deny=(pattern,)), aliases),
+                NameRules("annotations", server, AccessRules(deny=(pattern,)), aliases, names),
                 names_of_server(pattern, server, *aliases),
                 {HINTS[field]: value for field, value in asdict(hints).items() if value is not None},
             )
@@ -132,7 +142,7 @@ class AnnotationRules:
         if not (trusted and self._trusted):
             held = {name: value for name, value in given.items() if name not in _CAUTIOUS}
         for broad, narrow, hints in self._rules:
-            if any(fits(tool.name) for fits in narrow):
+            if any(fits(name) for name in self._names(tool.name) for fits in narrow):
                 held = held | hints
             elif broad.against(tool.name):
                 held = held | {name: value for name, value in hints.items() if value is _CAUTIOUS[name]}
@@ -140,7 +150,9 @@ class AnnotationRules:
 
 
 class Rules:
-    """The compiled rules of one level for one server."""
+    """The compiled rules of one level for one server. `overrides` are of the same level, `below` of the
+    one under it.
+    """
 
     def __init__(
         self,
@@ -149,21 +161,36 @@ class Rules:
         resources: AccessRules,
         prompts: AccessRules,
         aliases: tuple[str, ...] = (),
+        *,
+        overrides: ToolOverrides = NO_OVERRIDES,
+        below: ToolOverrides = NO_OVERRIDES,
     ) -> None:
-        self.tools = NameRules("tools", server, tools, aliases)
+        self.overrides = overrides
+        self._below = below
+        self.tools = NameRules("tools", server, tools, aliases, self.names)
         self.resources = URIRules(server, resources, aliases)
         self.prompts = NameRules("prompts", server, prompts, aliases)
         self.restrict = self.tools.restrict or self.resources.restrict or self.prompts.restrict
         """Whether there may be something that they do not admit."""
+
+    def names(self, tool: str) -> tuple[str, ...]:
+        """All names of a tool, by the one that its server has for it."""
+        below = self._below.names(tool)
+        return tuple(dict.fromkeys(name for each in below for name in self.overrides.names(each)))
 
     def filtered(self, known: Catalogue) -> Catalogue:
         """Filter a catalogue; the same object, and the same lists, where all is admitted."""
         if not self.restrict:
             return known
         tools, resources, prompts = self.tools.against, self.resources, self.prompts.against
+        every = known.every_tool()
+
+        def own(name: str) -> str:
+            return every[name].own.name
+
         lists = {
-            "tools": self._with_pages(_chosen(known.tools, lambda name: not tools(name))),
-            "app_tools": self._with_pages(_chosen(known.app_tools, lambda name: not tools(name))),
+            "tools": self._with_pages(_chosen(known.tools, lambda name: not tools(own(name)))),
+            "app_tools": self._with_pages(_chosen(known.app_tools, lambda name: not tools(own(name)))),
             "resources": _chosen(known.resources, lambda uri: not resources.against(uri, listed=True)),
             "templates": _kept(
                 known.templates, lambda each: not resources.against_template(each.uri_template)
@@ -215,7 +242,8 @@ class Rules:
         return name is None or not restrict or not (name.endswith(CUT) or against(name))
 
 
-NO_RULES: Final = Rules("", ToolRules(), AccessRules(), AccessRules())
+_NO_LISTS: Final = (ToolRules(), AccessRules(), AccessRules())
+NO_RULES: Final = Rules("", *_NO_LISTS)
 DENY_ALL: Final = Rules("", ToolRules(allow=()), AccessRules(allow=()), AccessRules(allow=()))
 
 

@@ -20,14 +20,25 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo, is_read_only
 from mcpx.core.config import ServerConfig
+from mcpx.core.config.server_config import Overrides
 from mcpx.core.policy.catalogue_rules import AnnotationRules, Rules
+from mcpx.core.policy.overrides import NO_OVERRIDES, ToolOverrides
 from mcpx.core.policy.pin_changes import Change
 from mcpx.core.policy.pins import ServerPins
 from mcpx.errors import CallError
 
 MAX_KEPT: Final = 2  # catalogues: the session of a server in the other era lists for itself
 MAX_UNLISTED: Final = 64  # tools that are kept though they are not listed
-_SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve", "aliases")
+_SETTINGS: Final = (
+    "tools",
+    "resources",
+    "prompts",
+    "annotations",
+    "trust_annotations",
+    "approve",
+    "aliases",
+    "overrides",
+)
 HELD: Final = "quarantine"
 """The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
 CHANGED: Final = "pin: block"
@@ -56,6 +67,7 @@ class ServerPolicy:
 
     def configure(self, config: ServerConfig) -> None:
         """Put these settings in force."""
+        self._config = config
         if self._pins is not None:
             self._pins.configure(config)
         said = tuple(getattr(config, name) for name in _SETTINGS)
@@ -63,14 +75,25 @@ class ServerPolicy:
             return
         self._said = said
         self._aliases = aliases = config.aliases
-        self._rules = Rules(config.name, config.tools, config.resources, config.prompts, aliases)
+        overrides = ToolOverrides(config.overrides) if config.overrides else NO_OVERRIDES
+        self._rules = Rules(
+            config.name, config.tools, config.resources, config.prompts, aliases, overrides=overrides
+        )
         self._annotations = AnnotationRules(
-            config.name, config.annotations, trusted=config.trust_annotations, aliases=aliases
+            config.name,
+            config.annotations,
+            trusted=config.trust_annotations,
+            aliases=aliases,
+            names=self._rules.names,
         )
         self._asks_for_writes = config.approve == "writes"
         self._asks = self._asks_for_writes or self._rules.tools.ask
         self._changes += 1
         self._forget()
+
+    def renew(self, overrides: Overrides) -> None:
+        """Put overrides in force whose fixed arguments have new values."""
+        self.configure(replace(self._config, overrides=overrides))
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -109,7 +132,8 @@ class ServerPolicy:
         if known is None:
             while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
-            known = self._kept[id(whole)] = whole, _parted(self._make(whole))
+            made = self._rules.overrides.applied(self._make(whole), whole.tools)
+            known = self._kept[id(whole)] = whole, _parted(made)
             self._forget_all_but(whole.tools)
         self._whole, self._shown = known
         return self._shown
@@ -184,6 +208,14 @@ class ServerPolicy:
         return (self._pins is not None and self._pins.is_active) or self._annotations.change
 
     # --- one of them
+
+    def own_name(self, tool: str) -> str:
+        """The server's own name of a tool that clients know by that name, by which all else asks here."""
+        return self._rules.overrides.name_before(tool)
+
+    def names(self, own: str) -> tuple[str, ...]:
+        """All names of a tool, by its server's own."""
+        return self._rules.names(own)
 
     def rule_against_tool(self, name: str) -> str | None:
         """Find the rule by which there is no tool of that name; None where the server may have one."""
@@ -273,14 +305,14 @@ class ServerPolicy:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
         if not self._asks:
             return None
-        if (rule := self._rules.tools.asked(tool.name)) is not None:
+        if (rule := self._rules.tools.asked(tool.own.name)) is not None:
             return rule
         return WRITES if self._asks_for_writes and not is_read_only(tool) else None
 
     def must_agree(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool runs; None also if they agreed for always."""
         rule = self.asks(tool)
-        return None if rule is None or (self.pins is not None and self.pins.always(tool.name)) else rule
+        return None if rule is None or (self.pins is not None and self.pins.always(tool.own.name)) else rule
 
 
 def _parted(known: Catalogue) -> Catalogue:
@@ -334,7 +366,9 @@ class NarrowedPolicy(ServerPolicy):
         if last is None or last[0] is not known or last[1] is not rules:
             if last is not None and last[1] is not rules:
                 self._own_changes += 1
-            last = self._last = known, rules, rules.filtered(known)
+            listed = {**known.every_tool(), **(self._listed.tools if self._listed else {})}
+            shown = rules.overrides.applied(rules.filtered(known), listed)
+            last = self._last = known, rules, shown
         return last[2]
 
     def shown_page(self, page: Catalogue) -> Catalogue:
@@ -356,6 +390,14 @@ class NarrowedPolicy(ServerPolicy):
     def reads_tools(self) -> bool:
         """Ask the server's policy."""
         return self._base.reads_tools
+
+    def own_name(self, tool: str) -> str:
+        """Ask the profile, then the server's policy."""
+        return self._base.own_name(self._narrowing().overrides.name_before(tool))
+
+    def names(self, own: str) -> tuple[str, ...]:
+        """Ask the profile, which knows those of the server, too."""
+        return tuple(dict.fromkeys((*self._base.names(own), *self._narrowing().names(own))))
 
     def rule_against_tool(self, name: str) -> str | None:
         """Ask the server's policy, then the profile."""
@@ -388,4 +430,5 @@ class NarrowedPolicy(ServerPolicy):
 
     def asks(self, tool: ToolInfo) -> str | None:
         """Ask the server's policy, then the profile."""
-        return self._base.asks(tool) or self._narrowing().tools.asked(tool.name)
+        own = tool.own
+        return self._base.asks(own) or self._narrowing().tools.asked(own.name)

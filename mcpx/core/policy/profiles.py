@@ -21,6 +21,7 @@ from mcpx.core.config import Config, Profile, ServerConfig
 from mcpx.core.config.document import quote
 from mcpx.core.config.profiles import chosen, did_you_mean, no_server
 from mcpx.core.policy.catalogue_rules import DENY_ALL, Rules
+from mcpx.core.policy.overrides import ToolOverrides
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import MCPXError
 
@@ -49,8 +50,16 @@ class Selection(msgspec.Struct, frozen=True):
             return None
         if server not in self.config.servers:
             return DENY_ALL
-        aliases = self.config.servers[server].aliases
-        return Rules(server, profile.tool_rules(server), profile.resources, profile.prompts, aliases)
+        config = self.config.servers[server]
+        return Rules(
+            server,
+            profile.tool_rules(server),
+            profile.resources,
+            profile.prompts,
+            config.aliases,
+            overrides=ToolOverrides(profile.overrides_of(server)),
+            below=ToolOverrides(config.overrides),
+        )
 
 
 def select(endpoint: Endpoint, config: Config) -> Selection:

@@ -77,7 +77,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The call as a person is asked about it."""
         server, tool, pins = self.tool.server_name, self.tool.name, self.policy.pins
         changes = () if pins is None else pins.changes()
-        change = next((each.summary() for each in changes if each.tool == tool), None)
+        own = self.tool.own.name
+        change = next((each.summary() for each in changes if each.tool == own), None)
         return CallShown(server=server, tool=tool, rule=self.rule or "", change=change, for_all=self.for_all)
 
     def failure(self, code: Code, text: str, **details: Any) -> CallError:
@@ -107,7 +108,7 @@ class NotApproved(CallError):
 
 def _command(call: ApprovalRequest) -> str:
     """The command by which a person allows the tool; without its name where that cannot be typed."""
-    name, pins = call.tool.name, call.policy.pins
+    name, pins = call.tool.own.name, call.policy.pins
     typed = [name] if name.isprintable() and not name.startswith("-") else []
     if pins is None:
         return shlex.join(["mcpx", "approve", call.tool.server_name, *typed])
@@ -179,6 +180,7 @@ class ApprovalRequired(InputRequired):
 
 def form_of(tool: ToolInfo) -> bytes:
     """The digest of what a person agrees to when they agree to a tool."""
+    tool = tool.own
     kept: bytes | None = tool.__dict__.get("form_digest")
     if kept is None:
         given = tool.to_protocol()

@@ -35,11 +35,20 @@ CONTROLS: Final = "resources: a URI with control characters"
 class NameRules:
     """Which tools or prompts of a server there are. `key` is what the rules stand under in the file.
 
-    What is asked is in their `allow`, too, if it is to be there (`joined`).
+    A thing is asked about by the name that its server has for it, of which `names` gives all that it has: a
+    rule by any of them holds. What is asked is in their `allow`, too, if it is to be there (`joined`).
     """
 
-    def __init__(self, key: str, server: str, rules: AccessRules, aliases: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        key: str,
+        server: str,
+        rules: AccessRules,
+        aliases: tuple[str, ...] = (),
+        names: Callable[[str], tuple[str, ...]] = lambda name: (name,),
+    ) -> None:
         self._key = key
+        self._names = names
         self._servers = (server, *aliases)
         self._deny = [(pattern, _glob(_composed(pattern))) for pattern in rules.deny]
         ask = rules.ask if isinstance(rules, ToolRules) else ()
@@ -65,7 +74,7 @@ class NameRules:
         """The rule by which there is no such thing; None where there may be one."""
         if (denied := self._broadly(self._deny, name)) is not None:
             return f"{self._key}.deny: {denied}"
-        if self._allow is None or any(fits(name) for fits in self._allow):
+        if self._allow is None or any(fits(each) for each in self._names(name) for fits in self._allow):
             return None
         return f"{self._key}.allow"
 
@@ -87,9 +96,9 @@ class NameRules:
         """The first of the patterns that fits the name, alone or behind that of its server."""
         if not patterns:
             return None
-        name = _composed(name)
-        whole = [f"{_composed(server)}.{name}" for server in self._servers]
-        return next((pattern for pattern, fits in patterns if fits(name) or any(map(fits, whole))), None)
+        names = [_composed(each) for each in self._names(name)]
+        names += [f"{_composed(server)}.{each}" for each in names for server in self._servers]
+        return next((pattern for pattern, fits in patterns if any(map(fits, names))), None)
 
 
 class URIRules:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from mcpx.core.catalog.model import ToolChange
+from mcpx.core.policy.changed_calls import arguments_sent
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.context import Caller, ClientId, InputAnswers, Origin
 from mcpx.core.wire.envelope import Bytes, RequestId
@@ -88,6 +90,11 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     watched: Watched | None = None
     """The call that it belongs to; None where nobody watched calls as it came in."""
 
+    @property
+    def project(self) -> str:
+        """The folder of the client's project; "" for none."""
+        return (self.client.project if self.client is not None else None) or ""
+
 
 NO_CONTEXT: Final = RequestContext()
 INTERNAL_CONTEXT: Final = RequestContext(own=True)
@@ -115,7 +122,11 @@ class CallTool(_Request, frozen=True, gc=False):
     """Run a tool. `arguments` is the JSON of an object that has been checked."""
 
     name: str
+    """The name that its server has for the tool."""
     arguments: bytes | msgspec.Raw
+    """As the client gave them."""
+    change: ToolChange | None = None
+    """The difference between the tool that the client called and that of the server, if there is one."""
     approved: bytes | None = None
     """The digest of the form in which a person has agreed to the tool, if one was asked."""
     read_only: bool = False
@@ -124,9 +135,16 @@ class CallTool(_Request, frozen=True, gc=False):
 
     method = "tools/call"
 
+    @property
+    def sent(self) -> bytes | msgspec.Raw:
+        """The arguments as the server gets them."""
+        if self.change is None:
+            return self.arguments
+        return arguments_sent(self.change, self.arguments, self.context.project)
+
     def params(self) -> list[Bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
-        given = self.arguments
+        given = self.arguments if self.change is None else self.sent
         arguments = given if isinstance(given, bytes) else memoryview(given)
         return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', arguments]
 
@@ -256,4 +274,6 @@ def tool_of(request: Request) -> str | None:
     """The name of the tool, for error messages; None for anything that is not a call."""
     if isinstance(request, Passed):
         return request.tool
-    return request.name if isinstance(request, CallTool) else None
+    if not isinstance(request, CallTool):
+        return None
+    return request.name if request.change is None else request.change.name

@@ -9,12 +9,20 @@ import msgspec
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import ToolInfo, is_read_only
+from mcpx.core.catalog.model import ToolChange, ToolInfo, is_read_only
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.uris import UriRejection
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.policy.questions import form_of
-from mcpx.core.protocol.requests import CallTool, Complete, GetPrompt, ReadResource, Request, Subscribe
+from mcpx.core.protocol.requests import (
+    CallTool,
+    Complete,
+    GetPrompt,
+    ReadResource,
+    Request,
+    Subscribe,
+    tool_of,
+)
 from mcpx.core.rendering.suggest import unknown_resource, unknown_tool
 from mcpx.core.text import shown_name, shown_server
 from mcpx.errors import CallError, Code, Outcome
@@ -42,9 +50,9 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
         case CallTool(name=name):
             if (rule := policy.rule_against_tool(name)) is None:
                 refused = policy.refusal(name) or _refusal_of_tier(request, info)
-                return refused or _unapproved(request, policy, info)
+                return refused or _unapproved(request, policy, info) or _outdated(request, policy, info)
             seen = _seen_through(policy, info)
-            return _by(rule, unknown_tool(seen, name, [seen]))
+            return _by(rule, unknown_tool(seen, tool_of(request) or name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
             rule = policy.rule_against_resource(uri, listed=uri in info.resources)
             return _no_resource(uri, rule, policy, info)
@@ -58,7 +66,7 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
 
 def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
     """Refuse a call without approval: it was not asked about, or the tool is not what it was then."""
-    tool = _tool(info, call.name)
+    tool = _tool(info, call)
     if tool is None or (rule := policy.must_agree(tool)) is None or call.approved == form_of(tool):
         return None
     named = f"{shown_name(tool.name)} of {shown_server(info.name)}"
@@ -70,12 +78,26 @@ def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallE
 
 
 def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
-    tool = _tool(info, call.name)
+    tool = _tool(info, call)
     return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
 
 
-def _tool(info: ServerInfo, name: str) -> ToolInfo | None:
-    return None if info.catalogue is None else info.catalogue.tool(name)
+def _outdated(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    """Refuse a call that would be sent as another one than the configuration in force makes of it."""
+    tool = _tool(_seen_through(policy, info), call)
+    if tool is None or _parts(tool.change) == _parts(call.change):
+        return None
+    named = f"{shown_name(tool_of(call) or '')} of {shown_server(info.name)}"
+    text = f"the configuration of {named} has changed while this call waited; nothing was sent: call it again"
+    return CallError(Code.INVALID_ARGUMENTS, text, server=info.name, tool=tool_of(call))
+
+
+def _parts(change: ToolChange | None) -> tuple[object, ...]:
+    return () if change is None else change.by
+
+
+def _tool(info: ServerInfo, call: CallTool) -> ToolInfo | None:
+    return None if info.catalogue is None else info.catalogue.tool_of_server(call.name)
 
 
 def is_safe(tool: ToolInfo) -> bool:

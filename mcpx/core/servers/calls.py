@@ -213,7 +213,8 @@ class Calls:
     def _limit(self, call: InFlight) -> None:
         """Give a call the timeout that its tool has of its own, if any."""
         tool = call.tool
-        found = (each for name, each in self._timeouts.items() if tool is not None and fits(tool, name))
+        names = {} if tool is None else {tool, getattr(call.request, "name", tool)}
+        found = (each for name, each in self._timeouts.items() if any(fits(one, name) for one in names))
         if (seconds := next(found, None)) is None:
             return
         expiry = self._own_expiry.get(seconds)

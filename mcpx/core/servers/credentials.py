@@ -25,6 +25,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.core.config import Http, ServerConfig, Sse, redactor_of
+from mcpx.core.config.server_config import Overrides
 from mcpx.core.servers.accounts import Account, Asked, Responded
 from mcpx.core.servers.transport.exchange import NotAuthorized
 from mcpx.core.telemetry.contained import contain
@@ -50,8 +51,16 @@ class Credentials:
     `account` is the one that MCPX may have at the server beside them: it is asked where no new value helps.
     """
 
-    def __init__(self, config: ServerConfig, renew: Renew, account: Account | None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        renew: Renew,
+        account: Account | None,
+        on_overrides: Callable[[Overrides], None] = lambda _given: None,
+    ) -> None:
+        """`on_overrides` is called with the overrides of tools whose fixed arguments have new values."""
         self.entry = config
+        self._on_overrides = on_overrides
         self._account = account
         self.fetched_at = self.changed_at = time.monotonic()
         """When the values were fetched last, and when they last were others, by `time.monotonic()`."""
@@ -142,11 +151,15 @@ class Credentials:
         self.problem = _problem(found)
         if found is None or self.problem is not None:
             log.warning("upstream.credentials_kept", server=self.entry.name, reason=self.problem)
-        elif found.transport != self.entry.transport:
+        elif (found.transport, found.overrides) != (self.entry.transport, self.entry.overrides):
             self._take(found)
 
     def _take(self, found: ServerConfig) -> None:
-        self.entry = replace(self.entry, transport=found.transport, variables=found.variables)
+        if found.overrides != self.entry.overrides:
+            self._on_overrides(found.overrides)
+        self.entry = replace(
+            self.entry, transport=found.transport, variables=found.variables, overrides=found.overrides
+        )
         self._number += 1
         self.changed_at = self.fetched_at
         hide(self, redactor_of(self.entry))

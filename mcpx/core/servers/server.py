@@ -75,7 +75,7 @@ class Server:
         self.narrowing: NarrowedPolicy | None = None
         """The policy of a profile's clients, where they see the server through one."""
         self.account = account
-        self.credentials = Credentials(config, host.renew, account)
+        self.credentials = Credentials(config, host.renew, account, self.policy.renew)
         self.counters = Counters(host.activity)
         self.rate = CallRate(config, self.counters)
         self.known_eras = KnownEras(config)

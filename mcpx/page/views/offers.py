@@ -54,7 +54,7 @@ def offers(upstream: Server) -> JSON:
     """
     info, whole = upstream.info(), upstream.listed
     known = info.catalogue
-    tools = {} if whole is None else whole.tools | info.tools
+    tools = {} if whole is None else whole.tools | {each.own.name: each for each in info.tools.values()}
     changed = {each.tool: each.kind for each in upstream.policy.changes() if each.tool is not None}
     lists: dict[str, tuple[int, Iterator[JSON]]] = {
         "tools": (len(tools), (_tool(each, upstream, changed) for each in tools.values())),
@@ -90,7 +90,8 @@ async def whole_tool(hub: Hub, upstream: Server, name: str) -> JSON:
         MCPXError: The server has no such tool.
     """
     listed = upstream.listed
-    tool = upstream.info().tools.get(name) or (listed.tools.get(name) if listed else None)
+    shown = upstream.info().tools.get(name)
+    tool = shown or (listed.tools.get(name) if listed else None)
     if tool is None:
         near = nearest(name, listed.tools, most=1) if listed else []
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -98,8 +99,9 @@ async def whole_tool(hub: Hub, upstream: Server, name: str) -> JSON:
     make = partial(_whole, tool, hub.config.max_description_len)
     is_heavy = outweighs([tool.input_schema, tool.output_schema], _HEAVY_JSON_CHARS)
     made = await anyio.to_thread.run_sync(make) if is_heavy else make()
-    changes = [each for each in upstream.policy.changes() if each.tool == name]
-    changed = {name: changes[0].kind} if changes else {}
+    own = tool.own.name
+    changes = [each for each in upstream.policy.changes() if each.tool == own]
+    changed = {own: changes[0].kind} if changes else {}
     return {
         **_tool(tool, upstream, changed),
         **made,
@@ -132,7 +134,7 @@ def _tool(tool: ToolInfo, upstream: Server, changed: Mapping[str, str]) -> JSON:
     `refused` why it does not run until then, `asks` the rule by which a person is asked before it runs.
     """
     policy = upstream.policy
-    refusal = policy.refusal(tool.name)
+    refusal = policy.refusal(tool.own.name)
     hints = {name: value for name, value in (tool.annotations or {}).items() if isinstance(value, bool)}
     return {
         "name": tool.name,
@@ -142,8 +144,8 @@ def _tool(tool: ToolInfo, upstream: Server, changed: Mapping[str, str]) -> JSON:
             title=_line(tool.display_title),
             description=_line(tool.description),
             annotations=hints or None,
-            hidden=policy.rule_against_tool(tool.name),
-            change=changed.get(tool.name),
+            hidden=policy.rule_against_tool(tool.own.name),
+            change=changed.get(tool.own.name),
             refused=None if refusal is None else str(refusal),
             asks=policy.asks(tool),
         ),

@@ -202,7 +202,9 @@ def _type(rule: dict[str, Any]) -> str:
         case "array" | ["array", "string"]:
             return "list of strings"
         case "object":
-            return "object" if len(options) > 1 or "properties" in kind else "object of strings"
+            of_objects = isinstance(of := kind.get("additionalProperties"), dict) and "properties" in of
+            is_plain = len(options) > 1 or "properties" in kind or of_objects
+            return "object" if is_plain else "object of strings"
         case None if "enum" in kind:
             return ", ".join(f"`{word}`" for word in kind["enum"])
         case None:

@@ -123,7 +123,9 @@ class ClientSessions:
 
     async def _learn_project(self, ctx: ServerRequestContext[Any, Any], client: ClientId) -> None:
         """Learn in which project another MCPX is, where a server wants to know; see `arrive` for clients."""
-        if client.roots_known or not any(each.wants_project for each in self._hub.upstreams.values()):
+        wanted = any(each.wants_project for each in self._hub.upstreams.values())
+        wanted = wanted or any(each.overrides for each in self._hub.config.servers.values())
+        if client.roots_known or not wanted:
             return
         connection, modern = connection_of(ctx.session), ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         await know_project(client, connection, request_outbound(ctx.session), modern=modern)

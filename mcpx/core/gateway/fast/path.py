@@ -143,6 +143,8 @@ class FastPath(FastContexts):
             return False
         if upstream.wants_project and not self._knows_project(upstream):
             return False
+        if tool.change is not None and not self._connection.identity.roots_known:
+            return False
         request = shown.call_of(tool, arguments, self._context(wire, params), raw)
         self._run(wire, request_id, params, request)
         return True
@@ -254,6 +256,8 @@ class FastPath(FastContexts):
         if params.name == tools.EXEC or self._runs_a_tool(params):
             tool = known.tools.get(given.tool_name)
             if tool is None or given.uri or given.select:
+                return None
+            if tool.change is not None and not self._connection.identity.roots_known:
                 return None
             context = self._context(wire, params)
             if given.fresh is not None:

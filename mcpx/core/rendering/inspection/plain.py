@@ -29,7 +29,16 @@ _MAX_CLEANED_DEPTH: Final = 64  # levels of a schema in which descriptions are c
 _SCHEMAS: Final = ("input_schema", "output_schema", "annotations")
 _ESSENTIAL: Final = frozenset({"name", "title", "description", *_SCHEMAS})
 _OWN_NAMES: Final = frozenset(
-    {"server", "state", "retry_in_s", "unchecked", "shortened", "changed", "changes"}
+    {
+        "server",
+        "state",
+        "retry_in_s",
+        "unchecked",
+        "shortened",
+        "changed",
+        "changes",
+        "changed_by_configuration",
+    }
 )
 """What inspect says of a tool under names of its own: a server cannot."""
 

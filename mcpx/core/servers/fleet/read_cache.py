@@ -192,9 +192,9 @@ class ServerReads:
         reply.observe(lambda _reply: self.forget())
 
     def _tool(self, name: str) -> ToolInfo | None:
-        """The tool of that name, if it is read-only as clients are shown it."""
+        """The tool that the server calls so, if it is read-only as clients are shown it."""
         known = self._server.catalogue
-        tool = None if known is None else known.tool(name)
+        tool = None if known is None else known.tool_of_server(name)
         return tool if tool is not None and is_read_only(tool) else None
 
     def _is_answered(self, session: Session, call: CallTool, reply: RawReply) -> bool:
@@ -203,7 +203,9 @@ class ServerReads:
         if tool is None:
             self._forget_with(reply)
             return False
-        seconds = next((each for name, each in self._seconds.items() if fits(tool.name, name)), 0)
+        names = {tool.name, tool.own.name}
+        patterns = self._seconds.items()
+        seconds = next((each for name, each in patterns if any(fits(one, name) for one in names)), 0)
         key = _key(session.child, call) if seconds else None
         if key is None or session.queue.closed or self._server.needs_sign_in:
             return False
@@ -241,7 +243,7 @@ def _key(session: str, call: CallTool) -> Key | None:
         return None
     profile = None if context.origin is None else context.origin.profile
     declared = None if context.caller is None else context.caller.capabilities.encoded
-    return session, profile, call.name, _sorted(call.arguments), _meta_of(context), declared
+    return session, profile, call.name, _sorted(call.sent), _meta_of(context), declared
 
 
 def _asking_there(context: RequestContext) -> RequestContext:

@@ -41,6 +41,7 @@ LOOKED_UP: Final = (
     "expose",
     "pinned",
     "aliases",
+    "overrides",
     "tools",
     "resources",
     "prompts",

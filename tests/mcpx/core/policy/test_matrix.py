@@ -86,6 +86,7 @@ BOTH = {name: ALLOW[name] | {"allow": ["*"]} | DENY[name] for name in ALLOW}
 ASKED = ALLOW | {"tools": {"allow": ["look", "tick"], "ask": ["find"]}}
 HOST = {"extensions": {"io.modelcontextprotocol/ui": {}, "io.modelcontextprotocol/skills": {}}}
 PROFILE = Endpoint(profile="p")
+RENAMED = {"wipe": {"name": "tidy"}, "wipe_all": {"name": "clean", "description": "Cleans."}}
 RULES = {
     "deny": ({}, DENY, {}, DEFAULT_ENDPOINT),
     "allow": ({}, ALLOW, {}, DEFAULT_ENDPOINT),
@@ -111,6 +112,19 @@ RULES = {
     "profile-rules-by-server": ({}, {}, DENY | {"tools": {"vault": {"deny": ["wipe*"]}}}, PROFILE),
     "profile-and-server": ({}, {"tools": DENY["tools"]}, DENY | {"tools": {"allow": ["*"]}}, PROFILE),
     "profile-never-widens": ({}, DENY, {name: {"allow": ["*"]} for name in ALLOW}, PROFILE),
+    "override-by-own-name": ({}, DENY | {"overrides": RENAMED}, {}, DEFAULT_ENDPOINT),
+    "override-by-new-name": (
+        {"tools": {"deny": ["tidy*", "vault.clean", "*_app"]}},
+        {name: DENY[name] for name in ("resources", "prompts")} | {"overrides": RENAMED},
+        {},
+        DEFAULT_ENDPOINT,
+    ),
+    "override-in-profile": (
+        {},
+        {"overrides": {"wipe": {"name": "tidy_1"}}},
+        DENY | {"tools": {"vault": {"deny": ["tidy*", "wipe_*"]}}, "overrides": {"vault": RENAMED}},
+        PROFILE,
+    ),
 }
 
 
