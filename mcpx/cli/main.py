@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "Your servers": {
         "add": ("cli.setup.servers:add", "Add a server."),
         "add-json": ("cli.setup.servers:add_json", "Add a server, given as JSON."),
+        "rename": ("cli.setup.servers:rename", "Give a server another name."),
         "remove": ("cli.setup.servers:remove", "Take servers out."),
         "enable": ("cli.setup.servers:enable", "Switch servers on."),
         "disable": ("cli.setup.servers:disable", "Switch servers off, and keep them."),

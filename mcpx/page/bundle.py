@@ -18,7 +18,6 @@ LIBRARIES: Final[Mapping[str, str]] = {
     "preact": "vendor/preact.mjs",
     "preact/hooks": "vendor/preact-hooks.mjs",
     "htm": "vendor/htm.mjs",
-    "uplot": "vendor/uplot.mjs",
 }
 """The modules that are imported by a name, and the file of each."""
 _FROM: Final = r'\s*from\s*"([^"]+)";?'
@@ -66,9 +65,8 @@ def script(sources: Mapping[str, str], first: str) -> str:
 
 
 def style(sources: Mapping[str, str]) -> str:
-    """The style sheets in one: those of libraries, the common one, those of the views."""
-    ranks = {"vendor": 0, "": 1}
-    paths = sorted(sources, key=lambda path: (ranks.get(dirname(path), 2), path))
+    """The style sheets in one, those of views behind the common one."""
+    paths = sorted(sources, key=lambda path: (dirname(path), path))
     return "".join(f"/* --- {path} */\n{sources[path].strip()}\n" for path in paths)
 
 
@@ -107,10 +105,9 @@ def _as_function(path: str, text: str, variable_of: Callable[[str], str]) -> str
     text = _EXPORT_LIST.sub(listed, text)
     text, defaults = _EXPORT_DEFAULT.subn("const $default = ", text)
     exports += ["default: $default"] * defaults
-    if path not in LIBRARIES.values():  # which have no others, but comments that look so
-        text = _EXPORT.sub(declared, text)
-        if left := _LEFT.search(text):
-            raise BundleError(f"{path}: cannot be put into one script: {left[0][:80]}")
+    text = _EXPORT.sub(declared, text)
+    if left := _LEFT.search(text):
+        raise BundleError(f"{path}: cannot be put into one script: {left[0][:80]}")
     return f"(() => {{\n{text.strip()}\nreturn {{ {', '.join(exports)} }};\n}})();"
 
 

@@ -4,15 +4,16 @@ The daemon changes no configuration itself. `run` starts `mcpx COMMAND --json` w
 configuration, and gives its answer. The configuration is named only where the command would take another one
 by itself: one that is named stands in the entries that `mcpx install` writes.
 
-Import, install and undo change files. A preview is a dry run. What is applied is what was previewed: the page
-sends back the `seen` of the preview, and a change that would be another by now is not made. One runs at a
-time, and the next one waits a while.
+Import, install, undo and what edits servers change files. A preview is a dry run. What is applied is what was
+previewed: the page sends back the `seen` of the preview, and a change that would be another by now is not
+made. One runs at a time, and the next one waits a while.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
 import weakref
 from collections.abc import AsyncIterator, Sequence
@@ -54,9 +55,10 @@ async def run(
     *,
     options: Sequence[str] = (),
     names: Sequence[str] = (),
+    sent: str | None = None,
     within_s: float = TIMEOUT_S,
 ) -> JSON:
-    """The JSON that a command prints. `names` are never taken for options.
+    """The JSON that a command prints. `names` are never taken for options; `sent` is its standard input.
 
     Raises:
         MCPXError: It failed, with its own words; or it took too long, or printed something else.
@@ -64,7 +66,7 @@ async def run(
     source, environ = str(hub.config.source), _environ(hub)
     config = ("--config", source) if config_hint(source, environ) else ()
     line = [sys.executable, "-P", "-m", "mcpx", command, *options, *config, "--json", "--", *names]
-    output = await _output(line, environ, command, within_s)
+    output = await _output(line, environ, command, sent, within_s)
     try:
         answer = msgspec.json.decode(output)
     except msgspec.DecodeError:
@@ -75,12 +77,17 @@ async def run(
     return answer
 
 
-async def _output(line: Sequence[str], environ: Mapping[str, str], command: str, within_s: float) -> bytes:
+async def _output(
+    line: Sequence[str], environ: Mapping[str, str], command: str, sent: str | None, within_s: float
+) -> bytes:
+    stdin = subprocess.DEVNULL if sent is None else subprocess.PIPE
     try:
-        process = bounded.start(line, for_daemon(environ))
+        process = bounded.start(line, for_daemon(environ), stdin=stdin)
     except OSError as error:
         raise MCPXError(f"cannot start {line[0]}: {error.strerror}") from None
     try:
+        if sent is not None:
+            await anyio.to_thread.run_sync(partial(bounded.send, process, sent.encode()))
         read = partial(bounded.read, process, timeout_s=within_s, max_bytes=MAX_OUTPUT_BYTES)
         output = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
         await anyio.to_thread.run_sync(bounded.end, process)
@@ -104,7 +111,8 @@ class Change(msgspec.Struct, frozen=True):
     """A change that is asked for: previewed, or with `apply` made, if it is still what was `seen`.
 
     `clients` are names as in `mcpx import --help`; none are all. `adopt` is that of `mcpx install`, `force`
-    that of `mcpx undo`.
+    that of `mcpx undo`. What edits a server has its name in `server`: `add` its `entry` as JSON, which with
+    `replace` takes the place of the one that is there, and `rename` the name that it is `to` have.
     """
 
     apply: bool = False
@@ -112,6 +120,10 @@ class Change(msgspec.Struct, frozen=True):
     clients: tuple[str, ...] = ()
     adopt: bool = False
     force: bool = False
+    server: str = ""
+    entry: str | None = None
+    replace: bool = False
+    to: str = ""
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -126,9 +138,10 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
     Raises:
         MCPXError: It failed, or it would do something else by now; nothing was changed.
     """
-    names, options = _names(wanted.clients), _options(command, wanted)
+    ran, options, names = _command(command, wanted)
+    ask = partial(run, hub, ran, names=names, sent=wanted.entry)
     async with alone(hub):
-        preview = await run(hub, command, options=[*options, "--dry-run"], names=names, within_s=WITHIN_S)
+        preview = await ask(options=[*options, "--dry-run"], within_s=WITHIN_S)
         seen = _digest(preview)
         if not wanted.apply:
             return preview | {"seen": seen}
@@ -136,7 +149,7 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
             raise MCPXError(
                 "what this would change is not what was shown, so nothing was changed; look again"
             )
-        return await run(hub, command, options=[*options, "--yes"], names=names, within_s=WITHIN_S)
+        return await ask(options=[*options, "--yes"])
 
 
 def alone(hub: Hub) -> AbstractAsyncContextManager[None]:
@@ -162,10 +175,24 @@ async def run_doctor(hub: Hub, wanted: Examination) -> JSON:
         return await run(hub, "doctor", options=options, within_s=DOCTOR_S)
 
 
-def _options(command: str, wanted: Change) -> list[str]:
-    if command == "undo":
-        return ["--force"] if wanted.force else []
-    return ["--adopt"] if command == "install" and wanted.adopt else []
+def _command(command: str, wanted: Change) -> tuple[str, list[str], list[str]]:
+    """The command that makes a change, its options, and its arguments.
+
+    A server that is added is not started by the command: whoever asks sees the daemon start it.
+    """
+    match command:
+        case "add":
+            replace = ["--replace"] if wanted.replace else []
+            return "add-json", ["--no-check", *replace], [wanted.server, "-"]
+        case "rename":
+            return command, [], [wanted.server, wanted.to]
+        case "remove" | "enable" | "disable":
+            return command, [], [wanted.server]
+        case "undo":
+            return command, ["--force"] if wanted.force else [], []
+        case "install" if wanted.adopt:
+            return command, ["--adopt"], _names(wanted.clients)
+    return command, [], _names(wanted.clients)
 
 
 def _names(clients: Sequence[str]) -> list[str]:

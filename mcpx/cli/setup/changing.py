@@ -126,6 +126,11 @@ class ConfigurationEdit:
         """The servers of the file."""
         return list(dict.fromkeys(name for name, _ in places_of(self.document)))
 
+    def entry(self, name: str) -> dict[str, Any]:
+        """The entry of a server as it stands in the file; empty where there is none."""
+        paths = (path for each, path in reversed(places_of(self.document)) if each == name)
+        return entry_at(self.document, next(paths, ("",)))
+
     def own_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names with that of its server in the place of each alias."""
         owners: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`mcpx add`, `add-json`, `remove`, `enable` and `disable`: the servers of the configuration.
+"""`mcpx add`, `add-json`, `rename`, `remove`, `enable` and `disable`: the servers of the configuration.
 
 Each edits the file that is in force, with its comments, in a change that `mcpx undo` takes back; then a
 daemon that runs takes it in, and a server that was added or enabled is started to see what it offers.
@@ -116,9 +116,12 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 
     \b
     mcpx add-json weather '{"command": "npx", "args": ["-y", "weather-mcp"]}'
+
+    With --replace, a value that MCPX showed as *** stays what it is.
     """  # noqa: D301 - click's mark for lines that are not wrapped
     given = pasted_entry(sys.stdin.read() if entry == "-" else entry, name)
-    _add(name, with_secret(given, kept_secret(name)) if client_secret else given, **options)
+    given = with_secret(given, kept_secret(name)) if client_secret else given
+    _add(name, given, is_masked=True, **options)
 
 
 @click.command(short_help="Take servers out.")
@@ -149,6 +152,32 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     edit.end(is_changed=done)
 
 
+@click.command(short_help="Give a server another name.")
+@click.argument("old", shell_complete=complete_server)
+@click.argument("new")
+@changing_options
+def rename(*, old: str, new: str, **options: Any) -> None:
+    """Give the server OLD the name NEW.
+
+    The old name stays as an alias: rules, profiles, and clients that still say it find the server by that.
+    """
+    from mcpx.setup.documents.configuration import renamed
+
+    edit = _open(**options)
+    if (own := edit.own_names([old])) != (old,):
+        raise MCPXError(f"{old} is another name of {own[0]}; nothing was changed")
+    edit.require([old])
+    if new == old or new in edit.names() or edit.own_names([new]) not in {(new,), (old,)}:
+        raise MCPXError(f"{new} is the name of a server already; nothing was changed")
+    after = edit.edited(partial(renamed, edit.before or b"", old, new))
+    _examine(edit, new, after, is_started=True)
+    edit.say(f"{old} becomes {new}, and stays an alias")
+    done = edit.change(f"rename {old} {new}", after, f"Rename {old}?")
+    edit.report |= {"server": new if done else old}
+    edit.show_daemon()
+    edit.end(is_changed=done)
+
+
 @click.command(short_help="Switch servers on.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
@@ -170,7 +199,7 @@ def mcp() -> None:
     """Add, list and remove servers, as in other clients: mcpx mcp add is mcpx add, like claude mcp add."""
 
 
-for _command in (add, add_json, remove, enable, disable):
+for _command in (add, add_json, rename, remove, enable, disable):
     mcp.add_command(_command)
 mcp.add_command(status, "list")
 
@@ -185,17 +214,30 @@ def _open(config_path: str | None, manner: Manner, *, scope: str | None = None) 
     return edit
 
 
-def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
-    """Write an entry, and start the server."""
+def _add(
+    name: str,
+    entry: Mapping[str, Any],
+    *,
+    replace: bool,
+    no_check: bool,
+    is_masked: bool = False,
+    **options: Any,
+) -> None:
+    """Write an entry, and start the server. One that `is_masked` may have `***` for values that are there."""
     from mcpx.cli.server_states import reached
     from mcpx.core.config.entry_auth import AUTH_KEYS
-    from mcpx.setup.clients.masking import masked_entry
+    from mcpx.setup.clients.masking import masked_entry, unmasked_entry
     from mcpx.setup.documents.configuration import with_server
 
     edit = _open(**options)
     if name in edit.names() and not replace:
         again = f"mcpx remove {shlex.quote(name)}{config_hint(edit.path)} takes it out, --replace replaces it"
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
+    if is_masked:
+        try:
+            entry = unmasked_entry(entry, edit.entry(name))
+        except ValueError as error:
+            raise MCPXError(f"{name}: {error}; nothing was changed") from None
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
     edit.say(f"{name}: {reached(entry)}")

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mcpx.core.system.polling import readable
 
@@ -63,14 +63,16 @@ def run(
     with running(
         command, environ, stdin=subprocess.PIPE if sent else subprocess.DEVNULL, stderr=errors
     ) as process:
-        if process.stdin is not None:
-            threading.Thread(target=_send, args=(process.stdin, sent), daemon=True).start()
+        if sent:
+            threading.Thread(target=send, args=(process, sent), daemon=True).start()
         output = read(process, timeout_s=timeout_s, max_bytes=max_bytes)
         return Done(output, end(process))
 
 
-def _send(stream: IO[bytes], data: bytes) -> None:
-    with suppress(OSError), stream:  # it need not read all, or anything
+def send(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write to the standard input of a program that was started with a pipe for it, and close that."""
+    assert process.stdin is not None
+    with suppress(OSError), process.stdin as stream:  # it need not read all, or anything
         stream.write(data)
 
 

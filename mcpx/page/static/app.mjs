@@ -13,8 +13,8 @@ import { Setup } from "./views/setup.mjs";
 
 const VIEWS = [
   { path: "", name: "Overview", view: Overview },
-  { path: "calls", name: "Calls", view: Calls },
   { path: "model", name: "What the model sees", view: Model },
+  { path: "calls", name: "Calls", view: Calls },
   { path: "setup", name: "Setup", view: Setup },
 ];
 const LINK = {

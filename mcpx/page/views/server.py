@@ -2,7 +2,7 @@
 
     GET  /servers/NAME                  its card, and lists of what it offers
     GET  /servers/NAME/tools/TOOL       one tool whole
-    POST /servers/NAME/ACTION           restart, enable, disable, sign-in, signed-in, sign-in-answer, sign-out
+    POST /servers/NAME/ACTION           restart, sign-in, signed-in, sign-in-answer, sign-out
     POST /call, /read, /prompt          try what a server offers
     GET  /approvals[?server=NAME]       what waits for approval
     POST /approve                       agree to what was shown
@@ -10,8 +10,8 @@
 Names may hold slashes, escaped as they are in any address: the address is taken apart before it is unescaped.
 
 A sign-in is begun by `sign_in`, whose answer has the address for the person to open, and waited for by
-`signed_in`; it ends by itself after its time, whether a page still waits or not. Switching edits the
-configuration, and is done by the command (`mcpx.page.commands`), as in a terminal.
+`signed_in`; it ends by itself after its time, whether a page still waits or not. What edits the
+configuration is in `mcpx.page.views.setup`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from mcpx.errors import ConfigError
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page.answers import BadRequestError, NotFoundError, body, get, post, unless_gone
 from mcpx.page.cards import OpenPage
-from mcpx.page.commands import alone, run
 from mcpx.page.events import Topic
 from mcpx.page.guard import PREFIX
 from mcpx.page.views.offers import offers, whole_tool
@@ -78,23 +77,11 @@ async def restart(hub: Hub, name: str) -> JSON:
     Raises:
         CallError: `server_unavailable`: it is disabled, or something that it needs is still missing.
     """
-    return _seen(await hub.restart(name))
+    return seen(await hub.restart(name))
 
 
-async def switch(hub: Hub, name: str, *, on: bool) -> JSON:
-    """Switch it on or off: what `mcpx enable` or `disable` says of it, and its `{state, described}` then.
-
-    Raises:
-        MCPXError: The configuration cannot be changed.
-    """
-    async with alone(hub):
-        done = await run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
-        if (hub.upstream(name).config.is_switched_off) is on:  # nobody had this MCPX take it in
-            await hub.file.reload()
-    return done | _seen(hub.upstream(name).info())
-
-
-def _seen(info: ServerInfo) -> JSON:
+def seen(info: ServerInfo) -> JSON:
+    """`{state, described}` of a server, as it is now."""
     return {"state": str(info.state), "described": info.describe_state()}
 
 
@@ -242,8 +229,6 @@ async def _look(page: OpenPage, request: Request) -> Any:
 
 _ACTIONS: Final[Mapping[str, Action]] = {
     "restart": lambda hub, name, _request: restart(hub, name),
-    "enable": lambda hub, name, _request: switch(hub, name, on=True),
-    "disable": lambda hub, name, _request: switch(hub, name, on=False),
     "sign-in": lambda hub, name, _request: sign_in(hub, name),
     "signed-in": signed_in,
     "sign-in-answer": sign_in_answer,

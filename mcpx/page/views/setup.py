@@ -1,10 +1,14 @@
-"""The view `setup`: the configuration with its mistakes, doctor, and what changes the files of clients.
+"""The view `setup`: the configuration with its mistakes, doctor, and what changes files.
 
     GET /setup                    what `_read_file` gives, with `problem`: why the file as it is
                                   is not in force, if so; and `clients`: [{name, title}] that MCPX knows
     POST /setup/doctor {starts}   what `mcpx doctor --json` says
     POST /setup/import|install|undo {apply, seen, clients, adopt, force}
                                   what that command says with `--json`; `mcpx.page.commands`
+    GET /setup/entry?server=NAME  {entry}: how it stands in the file, with `***` for what may be a secret
+    POST /setup/add|rename|remove|enable|disable {apply, seen, server, entry, replace, to}
+                                  likewise; of one that was made also `{state, described}` of the server
+                                  then, or `{gone: true}`
 
 The topic `setup` yields `{problem, version}` whenever another configuration is in force, or the file cannot
 be used any more.
@@ -24,6 +28,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.config.findings import examine, safe_text
 from mcpx.core.config.load import read_file
@@ -33,9 +38,13 @@ from mcpx.page.answers import body, get, post
 from mcpx.page.cards import OpenPage
 from mcpx.page.commands import Change, Examination, change, run_doctor
 from mcpx.page.events import Topic
+from mcpx.page.views.server import seen
 from mcpx.setup.changes import history, undone
 from mcpx.setup.clients import CLIENTS
-from mcpx.setup.clients.masking import masked_json
+from mcpx.setup.clients.masking import masked_entry, masked_json
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.configuration import entry_at, places_of
+from mcpx.setup.documents.editing import read as document_of
 
 MAX_TEXT_CHARS: Final = 200_000
 MAX_FILE_BYTES: Final = 4 << 20  # of a file whose text is shown
@@ -44,6 +53,8 @@ MAX_CHANGES: Final = 20
 LOOK_S: Final = 1.0  # between two looks, while somebody follows
 READ_TIMEOUT_S: Final = 30.0  # a secret may come from a program that asks the person
 CHANGES: Final = ("import", "install", "undo")
+EDITS: Final = ("add", "rename", "remove", "enable", "disable")
+START_S: Final = 20.0  # that the answer to an edit waits for the server's start
 
 
 def read(path: str, in_force: Iterable[ServerConfig]) -> JSON:
@@ -102,7 +113,9 @@ def routes(page: OpenPage) -> list[Route]:
     return [
         get("/setup", _read, page),
         post("/setup/doctor", _examine, page),
+        get("/setup/entry", _entry, page),
         *(post(f"/setup/{command}", partial(_change, command), page) for command in CHANGES),
+        *(post(f"/setup/{command}", partial(_edit, command), page) for command in EDITS),
     ]
 
 
@@ -122,6 +135,44 @@ async def _examine(page: OpenPage, request: Request) -> JSON:
 
 async def _change(command: str, page: OpenPage, request: Request) -> JSON:
     return await change(page.hub, command, await body(request, Change))
+
+
+async def _entry(page: OpenPage, request: Request) -> JSON:
+    name = request.query_params.get("server", "")
+    return await anyio.to_thread.run_sync(entry_of, page.hub.config.source, name, abandon_on_cancel=True)
+
+
+def entry_of(path: str, name: str) -> JSON:
+    """`{entry}` of a server in a configuration, masked.
+
+    Raises:
+        MCPXError: The file cannot be read or understood, or has no such server.
+    """
+    try:
+        document = document_of(read_file(Path(path)), "json")
+    except DocumentError as error:
+        raise MCPXError(f"{path}:{error.line}:{error.column}: {error.problem}") from None
+    found = [entry_at(document, at) for each, at in places_of(document) if each == name]
+    if not found:
+        raise MCPXError(f"{path} has no server {name}: it comes from elsewhere")
+    return {"entry": masked_entry(found[-1])}
+
+
+async def _edit(command: str, page: OpenPage, request: Request) -> JSON:
+    """Preview an edit of a server, or make it, and look what the daemon has made of it."""
+    hub, wanted = page.hub, await body(request, Change)
+    done = await change(hub, command, wanted)
+    if not wanted.apply:
+        return done
+    if done.get("daemon") is None:  # the command found no daemon: this MCPX serves without a socket
+        await hub.file.reload()
+    upstream = hub.upstreams.get(wanted.to or wanted.server)
+    if upstream is None:
+        return done | {"gone": True}
+    if upstream.info().state is State.STARTING:
+        with anyio.move_on_after(START_S):
+            await hub.fleet.await_start(upstream)
+    return done | seen(upstream.info())
 
 
 async def _follow(page: OpenPage, _argument: str) -> AsyncGenerator[Any, None]:

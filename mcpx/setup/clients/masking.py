@@ -88,6 +88,49 @@ def masked_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def unmasked_entry(shown: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry that was shown masked and may have been edited, with what was masked as it is in `entry`.
+
+    Raises:
+        ValueError: Something is masked that is not in its place there; the text names it.
+    """
+    masked = masked_entry(entry)
+    return {key: _unmasked(each, masked.get(key), entry.get(key), key) for key, each in shown.items()}
+
+
+def _unmasked(shown: Any, masked: Any, original: Any, where: str) -> Any:
+    if original is not None and shown == masked:
+        return original
+    if isinstance(shown, Mapping):
+        before, after = (each if isinstance(each, Mapping) else {} for each in (masked, original))
+        return {
+            key: _unmasked(each, before.get(key), after.get(key), f"{where}.{key}")
+            for key, each in shown.items()
+        }
+    if isinstance(shown, list):
+        return [_of_list(shown, index, masked, original, where) for index in range(len(shown))]
+    if isinstance(shown, str) and HIDDEN in shown:
+        raise ValueError(f"{where} has {HIDDEN} in the place of a value; write the value, or a ${{NAME}}")
+    return shown
+
+
+def _of_list(shown: list[Any], index: int, masked: Any, original: Any, where: str) -> Any:
+    """An item: the one that was shown so behind the same one, or in a list that begins alike.
+
+    One of which more is shown than `***` may also have moved, if there was one such.
+    """
+    item = shown[index]
+    before = masked if isinstance(masked, list) and isinstance(original, list) else []
+    same = [at for at, each in enumerate(before) if each == item]
+    behind = [at for at in same if before[max(0, at - 1) : at] == shown[max(0, index - 1) : index]]
+    alike = [index] if index in same and before[:index] == shown[:index] else []
+    moved = same if item != HIDDEN else []
+    found = next((each[0] for each in (behind, alike, moved) if len(each) == 1), None)
+    if found is None:
+        return _unmasked(item, None, None, f"{where}[{index}]")
+    return _unmasked(item, before[found], original[found], f"{where}[{index}]")
+
+
 def _is_secret(key: str) -> bool:
     """Return True if a key is called as secrets are."""
     return key not in _NO_SECRETS and _SECRET_NAME.search(key) is not None

@@ -1,4 +1,4 @@
-"""The text of a configuration with a server added, taken out, or switched on and off. Pure.
+"""The text of a configuration with a server added, renamed, taken out, or switched on and off. Pure.
 
 Called by the commands that edit servers. Everything else in the file stays as it is, with its comments; the
 servers stay in the form that the file has them in.
@@ -62,6 +62,26 @@ def without_server(data: bytes, name: str) -> bytes:
     for found, path in reversed(places_of(document.value)):
         if found == name:
             document.remove(path)
+    return document.data
+
+
+def renamed(data: bytes, old: str, new: str) -> bytes:
+    """Return a configuration whose server has another name, and its old one as an alias.
+
+    Rules, profiles and clients that say the old name find it by that. There is no server `new`.
+
+    Raises:
+        DocumentError: The configuration is not understood, or the entry is no object.
+    """
+    document = Document(data, "json")
+    for path in [path for found, path in places_of(document.value) if found == old]:
+        kept = entry_at(document.value, path).get("aliases")
+        others = [each for each in kept if each not in {old, new}] if isinstance(kept, list) else []
+        document.set((*path, "aliases"), [*others, old])
+        if isinstance(path[-1], int):
+            document.set((*path, "name"), new)
+        else:
+            document.rename(path, new)
     return document.data
 
 

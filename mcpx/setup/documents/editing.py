@@ -74,6 +74,19 @@ class Document:
         meant = _with(self.value, path, [*(items or ()), value])
         self._take(self._editor.append_item(self._text, path, value), [meant])
 
+    def rename(self, path: Path, key: str) -> None:
+        """Give the member at a path another key, in the place that it has. Of JSON alone.
+
+        Raises:
+            DocumentError: The object has such a key already, or this is another syntax.
+        """
+        parent = value_at(self.value, path[:-1])
+        if not _has(self.value, path) or key in parent or not hasattr(self._editor, "rename_key"):
+            raise DocumentError(f"{path[-1]} cannot be renamed")
+        renamed = {key if each == path[-1] else each: value for each, value in parent.items()}
+        meant = _with(self.value, path[:-1], renamed)
+        self._take(self._editor.rename_key(self._text, path, key), [meant])
+
     def remove(self, path: Path) -> None:
         """Remove the member or item at a path, if there is one.
 

@@ -28,6 +28,7 @@ from mcpx.core.text.jsonc import (
 from mcpx.setup.documents import DocumentError, begins_line, line_end_of, nested
 
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]++|/\*[^\r\n]*?\*/)*+(?://[^\r\n]*+)?(?=\r|\n|\Z)")
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _INDENT: Final = re.compile(r"[ \t]*")
 _MAX_LOOKED_AT: Final = 1000  # values, to see how a file is written
 _ONE_LINE_WIDTH: Final = 100
@@ -89,6 +90,15 @@ def remove_value(text: str, path: Sequence[str | int]) -> str:
         if path[-1] not in getattr(parent.value, "repeated", ()):
             break
         root = _parse(text)
+    return text
+
+
+def rename_key(text: str, path: Sequence[str | int], key: str) -> str:
+    """The text with another key for the member at a path; a key that is given twice is renamed twice."""
+    parent = _parse(text).find(path[:-1])
+    for member in reversed(parent.members if parent else ()):
+        if member.key == path[-1] and (found := _STRING.match(text, member.key_start)):
+            text = text[: found.start()] + _dumps(key) + text[found.end() :]
     return text
 
 

@@ -33,7 +33,7 @@ KILLED_AT: Final = 0.62  # of that
 COLOURS: Final = 256  # of a PNG: enough for text, curves and a shadow
 NOTED_S: Final = 15.0  # in which the list of calls fills with calls whose tokens were counted for the page
 MEASURED: Final = re.compile(r"CPU\s*(<|\d)")
-PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
+PROGRAMS: Final = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
 SIZES: Final[dict[str, dict[str, Any]]] = {
     "wide": {"viewport": {"width": 1600, "height": 900}},
     "narrow": {"viewport": {"width": 360, "height": 780}, "device_scale_factor": 2},
@@ -124,7 +124,7 @@ def _of_size(browser: Browser, daemon: Daemon, size: str) -> dict[str, bytes]:
 
 def _overview(page: Page, _size: str) -> None:
     page.goto(page.url.partition("#")[0] + "#/")
-    page.locator(".curve-plot canvas").first.wait_for()
+    page.locator(".curve-plot svg").first.wait_for()
     page.locator(".server .figure", has_text=MEASURED).first.wait_for()  # after some seconds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -49,6 +50,39 @@ async def test_faults_come_first_and_a_server_without_tools_offers_no_choice(
         main = page.get_by_role("main")
         await expect(main).to_contain_text(said)
         await expect(main).not_to_contain_text("Choose a")
+
+
+async def test_a_fault_has_its_cure_on_it_and_every_fault_can_be_reached(
+    visit: Visit, house: PageHouse
+) -> None:
+    page = visit.page
+    program = house.folder / "comes-later"
+    later = house.shown | {"command": str(program)}
+    key = {"command": "true", "env": {"KEY": "${NO_SUCH_KEY}"}}
+    broken = {f"broken-{number}": {"command": "no-such-command-anywhere"} for number in range(5)}
+    house.write({"later": later, "key": key, "odd": {"comand": "true"}, **broken})
+    assert house.run("reload").returncode == 0
+    await visit.go("")
+    faults = page.get_by_role("region", name="Faults")
+    await faults.get_by_text("and 4 more servers").click()
+    await expect(faults.get_by_role("listitem")).to_have_count(8)
+    for name in ("later", "key", "odd", *broken):
+        row = faults.get_by_role("listitem").filter(has=page.get_by_role("link", name=name, exact=True))
+        await expect(row).to_be_visible()
+        await expect(row.get_by_role("link", name=f"Log of {name}")).to_be_visible()
+    await expect(faults.get_by_role("link", name="Correct it: odd")).to_be_visible()
+    await expect(faults.get_by_role("link", name="Set NO_SUCH_KEY: key")).to_be_visible()
+    await faults.get_by_role("button", name="Try again: key").click()
+    await expect(faults.get_by_role("alert")).to_contain_text("NO_SUCH_KEY")
+    program.symlink_to(sys.executable)
+    await faults.get_by_role("button", name="Restart: later").click()
+    servers = page.get_by_role("region", name="Servers")
+    card = servers.get_by_role("listitem").filter(has=page.get_by_role("link", name="later", exact=True))
+    await expect(card).to_contain_text("ready", timeout=30_000)
+    assert house.server("later")["state"] == "ready"
+    await expect(faults.get_by_role("listitem")).to_have_count(7)
+    await faults.get_by_role("link", name="Log of broken-0").click()
+    await expect(page.get_by_role("heading", name="broken-0", exact=True)).to_be_visible()
 
 
 async def test_only_what_runs_can_be_copied_from_the_doctors_report(visit: Visit, house: PageHouse) -> None:

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from playwright.async_api import expect
 
 from tests.live.page.houses import PageHouse
-from tests.live.page.visits import Visit
-
-if TYPE_CHECKING:
-    from playwright.async_api import Locator
+from tests.live.page.visits import MAX_TABS, Visit, tab_to
 
 pytestmark = [pytest.mark.anyio, pytest.mark.live]
-MAX_TABS = 60
-"""The most keys to anything on a page with one server."""
-
-
-async def tab_to(visit: Visit, target: Locator, key: str = "Tab") -> None:
-    """Press Tab, or another key, until that has the focus."""
-    await expect(target).to_be_visible()
-    for _ in range(MAX_TABS):
-        if await target.evaluate("it => it === document.activeElement"):
-            return
-        await visit.page.keyboard.press(key)
-    raise AssertionError(f"{key} does not lead to {target}")
 
 
 async def shows_focus(visit: Visit) -> bool:
@@ -60,7 +43,16 @@ async def test_the_first_key_leads_past_the_navigation(visit: Visit) -> None:
 
 async def test_every_stop_is_seen_and_has_a_name(visit: Visit) -> None:
     page = visit.page
-    for place in ("", "calls", "model", "setup", "servers/shown/tools/order", "servers/shown/log"):
+    for place in (
+        "",
+        "calls",
+        "model",
+        "setup",
+        "setup/add",
+        "servers/shown/tools/order",
+        "servers/shown/log",
+        "servers/shown/entry",
+    ):
         await visit.go(place)
         stops: list[str] = []
         while len(stops) < MAX_TABS:

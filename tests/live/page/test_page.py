@@ -106,10 +106,16 @@ async def test_a_server_is_disabled_when_one_says_yes_and_enabled(visit: Visit, 
     await confirmed(visit, "Cancel").click()
     assert house.server()["state"] == "ready"
     await disable.click()
+    await expect(visit.page.get_by_role("dialog")).to_contain_text('"disabled": true')
     await confirmed(visit, "Disable").click()
-    await expect(visit.page.get_by_text("disabled", exact=True)).to_be_visible()
+    await expect(visit.page.get_by_role("dialog")).to_contain_text("Now: disabled", timeout=30_000)
     assert house.server()["state"] == "disabled"
+    await confirmed(visit, "Close").click()
+    await expect(visit.page.get_by_text("disabled", exact=True)).to_be_visible()
     await visit.page.get_by_role("button", name="Enable").click()
+    await confirmed(visit, "Enable").click()
+    await expect(visit.page.get_by_role("dialog")).to_contain_text("Now: ready", timeout=30_000)
+    await confirmed(visit, "Close").click()
     await expect(visit.page.get_by_text("ready", exact=True)).to_be_visible()
     await expect(visit.page.get_by_role("link", name="echo")).to_be_visible()
 

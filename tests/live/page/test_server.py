@@ -28,7 +28,6 @@ PLACES = (
     "servers/shown/log",
     "servers/shown/timeline",
     "servers/shown/approvals",
-    "servers/shown/about",
 )
 
 

@@ -76,11 +76,11 @@ async def tried(visit: Visit, tool: str) -> None:
 @pytest.mark.parametrize("name", WORDS)
 async def test_every_part_of_a_server_is_text(visit: Visit, name: str) -> None:
     page = visit.page
-    for tab in ("tools", "resources", "prompts", "log", "timeline", "approvals", "about"):
+    for tab in ("tools", "resources", "prompts", "log", "timeline", "approvals"):
         await visit.go(f"servers/{name}/{tab}")
         await expect(page.locator(".loading")).to_have_count(0)
         await check(visit, tab)
-    await expect(page.get_by_text("It calls itself")).to_be_visible()
+    await expect(page.get_by_text("calls itself")).to_be_visible()
     for tool in ("odd", "link", "fail"):
         await visit.go(f"servers/{name}/tools/{tool}")
         await tried(visit, tool)
@@ -100,7 +100,7 @@ async def test_every_part_of_a_server_is_text(visit: Visit, name: str) -> None:
 
 async def test_it_is_seen_as_it_was_said(visit: Visit) -> None:
     page = visit.page
-    for place in ("tools/echo", "approvals", "log", "about", "prompts/greet", "resources/notes%3A%2F%2Fone"):
+    for place in ("tools/echo", "approvals", "log", "prompts/greet", "resources/notes%3A%2F%2Fone"):
         await visit.go(f"servers/html/{place}")
         await expect(page.get_by_role("main")).to_contain_text("<img src=x onerror=window.owned=1>")
     await visit.go("servers/html/tools/fail")

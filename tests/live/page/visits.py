@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.mcpx.core.daemon.daemons import House
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize
+    from playwright.async_api import Browser, ConsoleMessage, Locator, Page, ViewportSize
 
 AXE: Final = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
 PAGE_MS: Final = 15_000
-SERIOUS: Final = frozenset({"serious", "critical"})
+MAX_TABS: Final = 60
+"""The most keys to anything on a page with one server."""
 WIDE: Final[ViewportSize] = {"width": 1600, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 740}
 
@@ -66,7 +67,7 @@ class Visit:
         assert await self.page.evaluate("window.owned") is None
 
     async def violations(self) -> list[dict[str, Any]]:
-        """What axe-core finds that is serious."""
+        """What axe-core finds, however serious."""
         if not await self.page.evaluate("'axe' in window"):
             # its text is evaluated by the debugger, which the page's policy does not hold for
             await self.page.evaluate(AXE.read_text("utf-8"))
@@ -74,8 +75,17 @@ class Visit:
         return [
             {"id": each["id"], "where": [node["target"] for node in each["nodes"]][:5]}
             for each in found["violations"]
-            if each["impact"] in SERIOUS
         ]
+
+
+async def tab_to(visit: Visit, target: Locator, key: str = "Tab") -> None:
+    """Press Tab, or another key, until that has the focus."""
+    await target.wait_for()
+    for _ in range(MAX_TABS):
+        if await target.evaluate("it => it === document.activeElement"):
+            return
+        await visit.page.keyboard.press(key)
+    raise AssertionError(f"{key} does not lead to {target}")
 
 
 @asynccontextmanager

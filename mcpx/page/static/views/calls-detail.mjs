@@ -9,7 +9,7 @@ import { laidOut } from "../widgets/json.mjs";
 import { Failed, Loading } from "../widgets/notice.mjs";
 import { bytes, count, date, ms, saved, share } from "../widgets/format.mjs";
 import { outcome, what, who, whyNoTokens } from "./calls-row.mjs";
-import { address } from "./overview-faults.mjs";
+import { address } from "./overview/faults.mjs";
 
 // call: as the list has it, while it does; the daemon is asked anew when it ends.
 export function Detail({ id, call }) {

@@ -2,11 +2,11 @@
 import { html, useEffect, useRef, useState } from "../lib.mjs";
 import { useTopic } from "../api.mjs";
 import { Loading, Notice } from "../widgets/notice.mjs";
-import { Clients, Daemon } from "./overview-daemon.mjs";
-import { Curves } from "./overview-curves.mjs";
-import { Nodes } from "./overview-nodes.mjs";
-import { Servers } from "./overview-servers.mjs";
-import { Faults, isFault, remark } from "./overview-faults.mjs";
+import { Clients, Daemon } from "./overview/daemon.mjs";
+import { Curves } from "./overview/curves.mjs";
+import { Nodes } from "./overview/nodes.mjs";
+import { Servers } from "./overview/servers.mjs";
+import { Faults, isFault, remark } from "./overview/faults.mjs";
 
 // What is known so far, of the news of the topic: members that have not changed are left out of it.
 function known(before, news) {

@@ -8,9 +8,11 @@ import { bytes, count, duration, ms, saved, share } from "../widgets/format.mjs"
 import { Figure, Figures } from "../widgets/figure.mjs";
 import { Failed, Loading, Notice } from "../widgets/notice.mjs";
 import { Tabs } from "../widgets/tabs.mjs";
+import { About } from "./server/about.mjs";
 import { Actions } from "./server/actions.mjs";
 import { place, request } from "./server/address.mjs";
 import { Approvals } from "./server/approvals.mjs";
+import { Entry } from "./server/entry.mjs";
 import { Log } from "./server/log.mjs";
 import { Prompts } from "./server/prompts.mjs";
 import { Resources } from "./server/resources.mjs";
@@ -31,15 +33,24 @@ export function Server({ name, tab = "tools", rest }) {
   const state = useTopic(`server:${name}`, known);
   if (!state?.card) return html`<div class="stack"><div class="head"><h1>${name}</h1></div>
     ${state ? html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>` : html`<${Loading} />`}</div>`;
-  const { card, timeline, offers } = state;
+  return html`<${Known} name=${name} tab=${tab} rest=${rest} state=${state} />`;
+}
+
+function Known({ name, tab, rest, state }) {
+  const { card, timeline, offers: version } = state;
+  const { answer, failure, again } = useAnswer(`${request(name)}?version=${version}`);
+  const offers = useMemo(() => answer && { ...answer, version }, [answer]);
   return html`<div class="stack">
-    <${Head} name=${name} card=${card} />
+    <div class="stack tight">
+      <${Head} name=${name} card=${card} />
+      <${About} offers=${offers} card=${card} />
+    </div>
     ${state.failed && html`<${Notice} tone="bad" live="alert"
       title="It is gone.">The configuration has no such server any more.</${Notice}>`}
     <${Remarks} name=${name} card=${card} />
     <${Instances} instances=${card.instances} />
     <${Numbers} card=${card} seen=${state.seen} />
-    <${Inside} name=${name} tab=${tab} selected=${rest[0]} card=${card} timeline=${timeline} version=${offers} />
+    <${Inside} ...${{ name, tab, card, timeline, version, offers, failure, again }} selected=${rest[0]} />
   </div>`;
 }
 
@@ -95,9 +106,7 @@ function Numbers({ card, seen }) {
   </${Figures}></section>`;
 }
 
-function Inside({ name, tab, selected, card, timeline, version }) {
-  const { answer, failure, again } = useAnswer(`${request(name)}?version=${version}`);
-  const offers = useMemo(() => answer && { ...answer, version }, [answer]);
+function Inside({ name, tab, selected, card, timeline, version, offers, failure, again }) {
   const tabs = [
     ["tools", "Tools", offers?.tools.length],
     ["resources", "Resources", offers && offers.resources.length + offers.templates.length],
@@ -105,7 +114,7 @@ function Inside({ name, tab, selected, card, timeline, version }) {
     ["log", "Log"],
     ["timeline", "Lifecycle"],
     ["approvals", "Approvals", card.changes || undefined],
-    ["about", "About"],
+    ...(card.peer ? [] : [["entry", "Entry"]]),
   ];
   const current = tabs.some(([key]) => key === tab) ? tab : "tools";
   return html`
@@ -114,7 +123,8 @@ function Inside({ name, tab, selected, card, timeline, version }) {
     ${current === "log" && html`<${Log} server=${name} />`}
     ${current === "timeline" && html`<${Timeline} entries=${timeline} />`}
     ${current === "approvals" && html`<${Approvals} server=${name} version=${`${version}-${card.changes}`} />`}
-    ${["log", "timeline", "approvals"].includes(current) ? null : failure
+    ${current === "entry" && html`<${Entry} key=${name} server=${name} card=${card} />`}
+    ${["log", "timeline", "approvals", "entry"].includes(current) ? null : failure
       ? html`<${Failed} failure=${failure} again=${again} />`
       : !offers
         ? html`<${Loading} />`
@@ -127,28 +137,5 @@ function Inside({ name, tab, selected, card, timeline, version }) {
 function Offered({ current, name, offers, selected, card }) {
   if (current === "resources") return html`<${Resources} server=${name} offers=${offers} selected=${selected} />`;
   if (current === "prompts") return html`<${Prompts} server=${name} offers=${offers} selected=${selected} />`;
-  if (current === "about") return html`<${About} offers=${offers} card=${card} />`;
   return html`<${Tools} server=${name} offers=${offers} selected=${selected} card=${card} />`;
-}
-
-function About({ offers, card }) {
-  const facts = [
-    ["It calls itself", [offers.title, offers.version_said].filter(Boolean).join(" ")],
-    ["Reached over", [card.transport, card.listens_at].filter(Boolean).join(", ")],
-    ["On the node", card.node],
-    ["Protocol", offers.protocol],
-    ["Signed in as", card.sign_in?.account],
-    ["Signed in with", (card.sign_in?.scopes ?? []).join(" ")],
-    ["Its token expires", card.sign_in?.expires_at],
-    ["Listed at", offers.listed_at],
-  ].filter(([, value]) => value);
-  return html`<section class="panel stack" aria-label="About this server">
-    <dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt class="muted">${label}</dt><dd
-      class="wrap">${value}</dd></div>`)}</dl>
-    ${offers.instructions && html`<h2>What it tells models</h2><p class="break sunk">${offers.instructions}</p>`}
-    ${offers.left_out && html`<h2>What MCPX leaves out</h2>
-      <ul class="stack tight">${offers.left_out.map((each, index) => html`<li key=${index} class="wrap"><span
-        class="mono">${[each.kind, each.name].filter(Boolean).join(" ")}</span> ${each.reason}${each.count
-          ? ` (${each.count})` : ""}</li>`)}</ul>`}
-  </section>`;
 }

@@ -2,14 +2,16 @@
 import { html } from "../lib.mjs";
 import { Notice } from "../widgets/notice.mjs";
 import { Tabs } from "../widgets/tabs.mjs";
-import { Configuration } from "./setup-configuration.mjs";
-import { Doctor } from "./setup-doctor.mjs";
-import { Import } from "./setup-import.mjs";
-import { Install } from "./setup-install.mjs";
-import { Changes } from "./setup-changes.mjs";
+import { Configuration } from "./setup/configuration.mjs";
+import { Add } from "./setup/add.mjs";
+import { Doctor } from "./setup/doctor.mjs";
+import { Import } from "./setup/import.mjs";
+import { Install } from "./setup/install.mjs";
+import { Changes } from "./setup/changes.mjs";
 
 const PARTS = [
   { path: "", name: "Configuration", view: Configuration },
+  { path: "add", name: "Add a server", view: Add },
   { path: "doctor", name: "Doctor", view: Doctor },
   { path: "import", name: "Import", view: Import },
   { path: "install", name: "Install", view: Install },

@@ -1,4 +1,4 @@
-"""`mcpx add`, `add-json`, `remove`, `enable`, `disable` and `list` as processes."""
+"""`mcpx add`, `add-json`, `rename`, `remove`, `enable`, `disable` and `list` as processes."""
 
 from __future__ import annotations
 
@@ -257,6 +257,40 @@ def test_a_removed_server_is_gone_with_its_line(place):
     code, report = place.json("remove", "old", "--yes")
     assert (code, report["removed"]) == (0, ["old"])
     assert place.file.read_text() == '// my servers\n{\n\t"mcpServers": {},\n}\n'
+
+
+def test_a_server_is_renamed_and_found_by_its_old_name(place):
+    place.write()
+    code, report = place.json("rename", "old", "new", "--dry-run")
+    assert (code, report["changed"]) == (0, False)
+    assert '+\t\t"new": {"command": "true"' in report["diff"]
+    assert place.file.read_text() == BEFORE
+    assert place.run("rename", "old", "new").returncode == 0
+    expected = BEFORE.replace('"old"', '"new"').replace('value"}', 'value"}, "aliases": ["old"]')
+    assert place.file.read_text() == expected
+    assert place.run("disable", "old").returncode == 0
+    for names, problem in (
+        (("old", "x"), "old is another name of new"),
+        (("gone", "x"), 'no server "gone"'),
+        (("new", "new"), "the name of a server already"),
+        (("new", ""), "nothing was changed"),
+    ):
+        done = place.run("rename", *names)
+        assert (done.returncode, problem in done.stderr) == (2 if names[1] == "" else 1, True), done
+    assert place.run("undo", "--yes").returncode == 0
+    assert place.run("undo", "--yes").returncode == 0
+    assert place.file.read_text() == BEFORE
+
+
+def test_an_entry_that_was_shown_keeps_its_secrets_when_it_is_replaced(place):
+    place.write()
+    edited = '{"command": "false", "env": {"TOKEN": "***"}}'
+    assert place.run("add-json", "old", edited, "--replace", "--no-check").returncode == 0
+    assert place.file.read_text() == BEFORE.replace('"true"', '"false"')
+    done = place.run("add-json", "other", edited, "--no-check")
+    assert done.returncode == 1
+    assert "other: env.TOKEN has ***" in done.stderr
+    assert place.file.read_text() == BEFORE.replace('"true"', '"false"')
 
 
 def test_disabled_and_enabled_again_the_file_is_as_before(place):

@@ -17,7 +17,7 @@ from mcpx.errors import MCPXError
 from mcpx.page import commands
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.oauth.test_names_of_accounts import id_token
-from tests.mcpx.page.signed_in import visiting
+from tests.mcpx.page.signed_in import Visitor, visiting
 from tests.mcpx.scripted import config_of, entry
 from tests.ports import free_port
 
@@ -36,22 +36,85 @@ async def test_a_server_is_restarted_whatever_its_state():
         assert "cannot be restarted" in refused["error"]
 
 
+async def edited(visitor: Visitor, command: str, **options: Any) -> Any:
+    """What comes of an edit that is previewed and then made."""
+    preview = await visitor.post(f"/setup/{command}", **options)
+    assert preview["changed"] is False
+    return await visitor.post(f"/setup/{command}", **options, apply=True, seen=preview["seen"])
+
+
+async def test_servers_are_added_edited_renamed_and_removed_and_all_of_it_is_taken_back(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
+    file = tmp_path / "config.json"
+    first = '{\n  // mine\n  "mcpServers": {}\n}\n'
+    file.write_text(first)
+    async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
+        given = entry() | {"env": {"KEY": "hunter2hunter2"}}
+        preview = await visitor.post("/setup/add", server="a", entry=json.dumps(given))
+        assert "hunter2" not in json.dumps(preview)
+        assert '+    "a": {' in preview["diff"]
+        assert file.read_text() == first
+        done = await edited(visitor, "add", server="a", entry=json.dumps(given))
+        assert (done["state"], done["described"]) == ("ready", "ready")
+        again = await visitor.post("/setup/add", server="a", entry="{}", fails=True)
+        assert "is in" in again["error"]
+
+        shown = (await visitor.get("/setup/entry", server="a"))["entry"]
+        assert shown["env"] == {"KEY": "***"}
+        changed = json.dumps(shown | {"env": {"KEY": "***", "MORE": "x"}, "call_timeout": 5})
+        done = await edited(visitor, "add", server="a", entry=changed, replace=True)
+        assert done["state"] == "ready"
+        assert visitor.hub.config.servers["a"].transport.program.env["KEY"] == "hunter2hunter2"
+        moved = json.dumps(shown | {"env": {"OTHER": "***"}})
+        refused = await visitor.post("/setup/add", server="a", entry=moved, replace=True, fails=True)
+        assert "env.OTHER has ***" in refused["error"]
+
+        done = await edited(visitor, "rename", server="a", to="b")
+        assert done["state"] == "ready"
+        assert list(visitor.hub.upstreams) == ["b"]
+        assert (await visitor.call("echo", {"text": "by its old name"}, server="a"))["is_error"] is False
+        done = await edited(visitor, "remove", server="b")
+        assert done["gone"] is True
+        assert (await visitor.get("/setup/entry", server="b", fails=True))["error"].endswith("from elsewhere")
+        assert file.read_text() == first
+        for _ in range(4):
+            seen = (await visitor.post("/setup/undo"))["seen"]
+            assert (await visitor.post("/setup/undo", apply=True, seen=seen))["changed"] is True
+        assert file.read_text() == first
+        assert (await visitor.post("/setup/undo"))["undone"] is None
+
+
+async def test_an_edit_that_would_be_another_by_now_is_not_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"mcpServers": {"a": entry()}}))
+    async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
+        seen = (await visitor.post("/setup/remove", server="a"))["seen"]
+        file.write_text(json.dumps({"mcpServers": {"a": entry() | {"call_timeout": 3}}}, indent=1))
+        refused = await visitor.post("/setup/remove", server="a", apply=True, seen=seen, fails=True)
+        assert "not what was shown" in refused["error"]
+        assert "a" in json.loads(file.read_text())["mcpServers"]
+        for unknown in ("no-such", "", "--yes"):
+            assert (await visitor.post("/setup/remove", server=unknown, fails=True))["error"]
+
+
 async def test_switching_edits_the_configuration_as_the_command_does(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"mcpServers": {"--all": entry(), "s": entry()}}))
     async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
-        done = await visitor.post("/servers/--all/disable")
+        done = await edited(visitor, "disable", server="--all")
         assert done["changed"] is True
         assert json.loads(file.read_text())["mcpServers"]["--all"]["disabled"] is True
-        done = await visitor.post("/servers/--all/enable")
+        done = await edited(visitor, "enable", server="--all")
         assert done["checks"]["--all"]["state"] == "ready"
-        async with anyio.create_task_group() as tasks:
-            for name in ("--all", "s"):
-                tasks.start_soon(visitor.post, f"/servers/{name}/disable")
+        for name in ("--all", "s"):
+            assert (await edited(visitor, "disable", server=name))["state"] == "disabled"
         assert all(each["disabled"] for each in json.loads(file.read_text())["mcpServers"].values())
         file.write_text("{")
-        refused = await visitor.post("/servers/s/disable", fails=True)
+        refused = await visitor.post("/setup/disable", server="s", fails=True)
         assert str(file) in refused["error"]
 
 
@@ -63,7 +126,7 @@ async def test_enabling_and_restarting_what_lacks_a_variable_say_the_state_that_
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"mcpServers": {"k": lacking}}))
     async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
-        done = await visitor.post("/servers/k/enable")
+        done = await edited(visitor, "enable", server="k")
         assert done["state"] == "needs setup"
         assert done["described"] == "needs setup: environment variable THIS_IS_NOT_SET_ANYWHERE is not set"
         shown = (await visitor.get("/servers/k"))["card"]

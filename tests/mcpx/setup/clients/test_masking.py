@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from mcpx.setup.clients.masking import command_line, masked_arguments, masked_diff, masked_entry, masked_text
+from mcpx.setup.clients.masking import (
+    command_line,
+    masked_arguments,
+    masked_diff,
+    masked_entry,
+    masked_text,
+    unmasked_entry,
+)
 
 ARGUMENTS = [
     (["--token", "hunter2"], ["--token", "***"]),
@@ -48,10 +55,38 @@ def test_an_entry_is_shown_without_values() -> None:
         "headers": {"Authorization": "Bearer ${T}", "X": "***"},
         "disabled": True,
     }
+    assert unmasked_entry(masked_entry(entry), entry) == entry
     assert command_line(entry) == "npx --token ***"
     assert command_line({"url": "https://u:hunter2@h/mcp?k=hunter2"}) == "https://***@h/mcp?k=***"
     assert command_line({"command": "a", "args": ["b c", ""]}) == 'a "b c" ""'
     assert command_line({"command": "a --token hunter2"}) == "a --token ***"
+
+
+def test_an_entry_that_was_edited_keeps_what_was_not_shown_of_it_and_nothing_else() -> None:
+    entry = {
+        "command": "npx",
+        "args": ["--token", "hunter2", "--password", "hunter3", "postgres://me:hunter4@db/x"],
+        "env": {"A": "hunter5", "B": 5},
+        "auth": {"client_id": "c", "client_secret": "hunter6"},
+    }
+    shown = masked_entry(entry)
+    edited = shown | {"args": ["-v", *shown["args"][-1:]], "env": {"A": "***", "N": "new"}, "cwd": "/x"}
+    assert unmasked_entry(edited, entry) == {
+        "command": "npx",
+        "args": ["-v", "postgres://me:hunter4@db/x"],
+        "env": {"A": "hunter5", "N": "new"},
+        "auth": {"client_id": "c", "client_secret": "hunter6"},
+        "cwd": "/x",
+    }
+    swapped = shown | {"args": ["--password", "***", "--token", "***"]}
+    assert unmasked_entry(swapped, entry)["args"] == ["--password", "hunter3", "--token", "hunter2"]
+    for wrong, where in (
+        ({"env": {"C": "***"}}, r"env\.C"),
+        ({"args": ["-v", "--other", "***"]}, r"args\[2\]"),  # which of the two is not known
+        ({"url": "https://***@h/"}, "url"),
+    ):
+        with pytest.raises(ValueError, match=rf"^{where} has \*\*\*"):
+            unmasked_entry(shown | wrong, entry)
 
 
 def test_a_sign_in_is_shown_without_its_secret() -> None:

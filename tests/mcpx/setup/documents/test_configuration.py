@@ -1,4 +1,4 @@
-"""Servers added to the text of a configuration, taken out of it, and switched on and off."""
+"""Servers added to the text of a configuration, renamed, taken out of it, and switched on and off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from mcpx.setup.documents.configuration import entry_at, places_of, switched, with_server, without_server
+from mcpx.setup.documents.configuration import (
+    entry_at,
+    places_of,
+    renamed,
+    switched,
+    with_server,
+    without_server,
+)
 from mcpx.setup.documents.editing import read
 
 ENTRY = {"command": "npx", "args": ["-y", "x"]}
@@ -52,6 +59,23 @@ def test_a_server_that_is_there_twice_is_taken_out_twice():
     assert len([name for name, _ in places_of(read(data, "json")) if name == "n"]) == 3
     after = read(without_server(data, "n"), "json")
     assert after == {"mcpServers": {"a": {}}, "servers": {}, "mcp_servers": []}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_renamed_server_keeps_its_place_and_its_old_name_in_every_form(form):
+    text = FORMS[form][1] % (WRITTEN.removeprefix("{") if form == "list" else WRITTEN)
+    after = read(renamed(text.encode(), "n", 'odd "name"'), "json")
+    assert {name: entry_at(after, path) for name, path in places_of(after)} == {
+        "a": {"name": "a"} if form == "list" else {},
+        'odd "name"': ENTRY | {"aliases": ["n"]} | ({"name": 'odd "name"'} if form == "list" else {}),
+    }
+
+
+def test_a_rename_leaves_everything_else_and_back_again_keeps_both_names():
+    before = '{"mcpServers": {\n  "\\u006e": { // mine\n    "command": "x"\n  },\n  "b": {"command": "n"}\n}}'
+    once = renamed(before.encode(), "n", "m").decode()
+    assert once == before.replace('"\\u006e"', '"m"').replace('"x"', '"x",\n    "aliases": ["n"]')
+    assert renamed(once.encode(), "m", "n").decode() == once.replace('"m"', '"n"').replace('["n"]', '["m"]')
 
 
 def test_switching_off_and_on_gives_the_bytes_back():

@@ -1,11 +1,12 @@
-// What can be done with a server: restart, switch on and off, sign in and out.
+// What can be done with a server: restart, switch on and off, sign in and out; and what of it mends a fault.
 import { html, useEffect, useState } from "../../lib.mjs";
 import { post } from "../../api.mjs";
 import { Action } from "../../widgets/action.mjs";
 import { Copy } from "../../widgets/copy.mjs";
 import { Dialog } from "../../widgets/dialog.mjs";
 import { Failed, Loading, Notice } from "../../widgets/notice.mjs";
-import { request } from "./address.mjs";
+import { place, request } from "./address.mjs";
+import { Edit } from "./edit.mjs";
 
 const DISABLED =
   "It stays in the configuration, and is not started until it is enabled again." +
@@ -16,24 +17,49 @@ const SIGNED_OUT = "What MCPX was given to get in is revoked where that is possi
 // What an action left, as the daemon saw it afterwards.
 const seen = ({ described }) => `Now: ${described}`;
 
+const needsPerson = (card) => card.state === "needs setup" || card.state === "invalid"; // a restart alone is no help
+const signsIn = (card) => card.sign_in?.command !== undefined;
+const needsSignIn = (card) => signsIn(card) && (card.state === "needs sign-in" || Boolean(card.sign_in.problem));
+
+// What mends a fault, in its row: only what can help in that state. card: of the server
+export function Cures({ card, broken }) {
+  const [signingIn, setSigningIn] = useState(false);
+  const { name } = card;
+  const fix = card.state === "invalid" ? "Correct it" : card.missing?.length === 1 ? `Set ${card.missing[0]}` : "Set what is missing";
+  const again = needsPerson(card) ? "Try again" : "Restart";
+  return html`<span class="row cures">
+    ${needsSignIn(card) && html`<button type="button" class="small primary" aria-label=${`Sign in to ${name}`}
+      onClick=${() => setSigningIn(true)}>Sign in</button>`}
+    ${card.changes > 0 && html`<a class="button small" aria-label=${`See what is different in ${name}`}
+      href=${place(name, "approvals")}>See what is different</a>`}
+    ${needsPerson(card) && html`<a class="button small primary" aria-label=${`${fix}: ${name}`}
+      href=${place(name, "entry")}>${fix}</a>`}
+    ${broken && !needsSignIn(card) && html`<${Action} kind="small" label=${`${again}: ${name}`} done=${seen}
+      run=${() => post(request(name, "restart"))}>${again}</${Action}>`}
+    <a class="button small" aria-label=${`Log of ${name}`} href=${place(name, "log")}>Log</a>
+    ${signingIn && html`<${SignIn} server=${name} onClose=${() => setSigningIn(false)} />`}
+  </span>`;
+}
+
 // card: of the server
 export function Actions({ server, card }) {
   const [signingIn, setSigningIn] = useState(false);
+  const [edit, setEdit] = useState(null); // the properties of the dialog, while it is open
   const act = (what) => () => post(request(server, what));
   const isDisabled = card.state === "disabled";
-  const waits = card.state === "needs setup" || card.state === "invalid"; // for a person: nothing here would start it
-  const person = card.sign_in?.command !== undefined;
   const isSignedOut = card.state === "needs sign-in";
   return html`<div class="row">
-    ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary"
+    ${needsSignIn(card) && html`<button type="button" class="primary"
       onClick=${() => setSigningIn(true)}>Sign in</button>`}
-    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done=${({ signed_out: was }) => was ? "Signed out" : "Nobody was signed in"} label=${`Sign out of ${server}`}
+    ${signsIn(card) && !isSignedOut && html`<${Action} run=${act("sign-out")} done=${({ signed_out: was }) => was ? "Signed out" : "Nobody was signed in"} label=${`Sign out of ${server}`}
       confirm=${{ title: `Sign out of ${server}?`, text: SIGNED_OUT, yes: "Sign out" }}>Sign out</${Action}>`}
-    ${!isDisabled && html`<${Action} run=${act("restart")} done=${seen}>${waits ? "Try again" : "Restart"}</${Action}>`}
-    ${isDisabled
-      ? html`<${Action} run=${act("enable")} done=${seen} kind="primary">Enable</${Action}>`
-      : html`<${Action} run=${act("disable")} done=${seen} kind="danger"
-          confirm=${{ title: `Disable ${server}?`, text: DISABLED, yes: "Disable", danger: true }}>Disable</${Action}>`}
+    ${!isDisabled && html`<${Action} run=${act("restart")} done=${seen}>${needsPerson(card) ? "Try again" : "Restart"}</${Action}>`}
+    ${!card.peer && (isDisabled
+      ? html`<button type="button" class="primary" onClick=${() => setEdit({ title: `Enable ${server}?`,
+          command: "enable", yes: "Enable", text: "It is started at once." })}>Enable</button>`
+      : html`<button type="button" class="danger" onClick=${() => setEdit({ title: `Disable ${server}?`,
+          command: "disable", yes: "Disable", danger: true, text: DISABLED })}>Disable</button>`)}
+    ${edit && html`<${Edit} ...${edit} options=${{ server }} onClose=${() => setEdit(null)} />`}
     ${signingIn && html`<${SignIn} server=${server} onClose=${() => setSigningIn(false)} />`}
   </div>`;
 }

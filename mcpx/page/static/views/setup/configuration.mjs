@@ -1,10 +1,10 @@
 // The configuration file: whether it is in force, what is wrong or odd with it, and its text without secrets.
-import { html, useEffect, useRef } from "../lib.mjs";
-import { useAnswer, useTopic } from "../api.mjs";
-import { Badge } from "../widgets/badge.mjs";
-import { Copy } from "../widgets/copy.mjs";
-import { count, counted } from "../widgets/format.mjs";
-import { Empty, Failed, Loading, Notice } from "../widgets/notice.mjs";
+import { html, useEffect, useRef } from "../../lib.mjs";
+import { useAnswer, useTopic } from "../../api.mjs";
+import { Badge } from "../../widgets/badge.mjs";
+import { Copy } from "../../widgets/copy.mjs";
+import { count, counted } from "../../widgets/format.mjs";
+import { Empty, Failed, Loading, Notice } from "../../widgets/notice.mjs";
 
 export const LEVELS = {
   error: { tone: "bad", word: "mistake" },

@@ -1,11 +1,11 @@
 // Undo: what was changed, and the last change taken back, as `mcpx undo` does it.
-import { html, useState } from "../lib.mjs";
-import { useAnswer } from "../api.mjs";
-import { Badge } from "../widgets/badge.mjs";
-import { date } from "../widgets/format.mjs";
-import { Empty, Notice } from "../widgets/notice.mjs";
-import { Table } from "../widgets/table.mjs";
-import { Change, useChange } from "./setup-change.mjs";
+import { html, useState } from "../../lib.mjs";
+import { useAnswer } from "../../api.mjs";
+import { Badge } from "../../widgets/badge.mjs";
+import { date } from "../../widgets/format.mjs";
+import { Empty, Notice } from "../../widgets/notice.mjs";
+import { Table } from "../../widgets/table.mjs";
+import { Change, useChange } from "./change.mjs";
 
 const STATES = {
   done: { tone: "good", word: "applied" },

@@ -1,12 +1,15 @@
-// The servers as cards, with a filter by state and name.
-import { html, memo, useMemo, useState } from "../lib.mjs";
-import { bytes, count, counted, ms, saved, share, short } from "../widgets/format.mjs";
-import { Badge, State } from "../widgets/badge.mjs";
-import { Figure } from "../widgets/figure.mjs";
-import { Empty } from "../widgets/notice.mjs";
-import { Search } from "../widgets/search.mjs";
-import { Since } from "./overview-daemon.mjs";
-import { address, rank } from "./overview-faults.mjs";
+// The servers as cards, or where there are many as a table, with a filter by state and name.
+import { html, memo, useMemo, useState } from "../../lib.mjs";
+import { bytes, count, counted, ms, saved, share, short } from "../../widgets/format.mjs";
+import { Badge, State } from "../../widgets/badge.mjs";
+import { Figure } from "../../widgets/figure.mjs";
+import { Empty } from "../../widgets/notice.mjs";
+import { Search } from "../../widgets/search.mjs";
+import { Since } from "./daemon.mjs";
+import { address, rank } from "./faults.mjs";
+import { ServerTable } from "./table.mjs";
+
+const TABLE_FROM = 15; // servers
 
 const ORDERS = {
   faults: { name: "faults first", compare: (one, other) => rank(one) - rank(other) },
@@ -37,6 +40,7 @@ export function Servers({ servers }) {
         </div>`}
       </div>
       <div class="row controls">
+        <a class="button" href="#/setup/add">Add a server</a>
         <select aria-label="Order of the servers" value=${order} onChange=${(event) => setOrder(event.target.value)}>
           ${Object.entries(ORDERS).map(([key, { name }]) => html`<option key=${key} value=${key}>${name}</option>`)}
         </select>
@@ -44,7 +48,9 @@ export function Servers({ servers }) {
       </div>
     </div>
     ${shown.length === 0 && html`<div class="panel"><${Nothing} some=${servers.length > 0} /></div>`}
-    <ul class="grid">${shown.map((card) => html`<${Card} key=${card.name} card=${card} />`)}</ul>
+    ${servers.length >= TABLE_FROM
+      ? shown.length > 0 && html`<${ServerTable} servers=${shown} />`
+      : html`<ul class="grid">${shown.map((card) => html`<${Card} key=${card.name} card=${card} />`)}</ul>`}
   </section>`;
 }
 
@@ -52,9 +58,9 @@ function Nothing({ some }) {
   if (some) return html`<${Empty}>No server matches.</${Empty}>`;
   return html`<div class="stack tight">
     <${Empty}>No server is configured yet.</${Empty}>
-    <p><a class="button" href="#/setup/import">Import the servers of your AI clients</a></p>
-    <p class="muted">Or add one in a terminal: <code>mcpx add NAME -- COMMAND</code> for a program, or for an address
-      ${" "}<code>mcpx add NAME URL</code>. It appears here at once.</p>
+    <p class="row"><a class="button" href="#/setup/import">Import the servers of your AI clients</a></p>
+    <p class="muted">Or <a href="#/setup/add">add a server</a> here, or in a terminal: <code>mcpx add NAME -- COMMAND</code> for a
+      program, <code>mcpx add NAME URL</code> for an address. It appears here at once.</p>
   </div>`;
 }
 
@@ -89,7 +95,7 @@ const Card = memo(({ card }) => {
         beside=${part !== null && `${short(card.tokens_direct - card.tokens_spent)} tok`}
         title=${`${count(card.tokens_direct)} tokens without MCPX, ${count(card.tokens_spent)} with it`} />
     </dl>
-    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp toned" : "cut muted"}`}
+    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp" : "cut muted"}`}
       title=${card.last_error}>${recovered && "Last: "}${card.last_error}</p>`}
   </li>`;
 });

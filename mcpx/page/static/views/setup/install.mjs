@@ -1,10 +1,10 @@
 // Install: MCPX in the files of the clients, as `mcpx install` does it.
-import { html, useState } from "../lib.mjs";
-import { useAnswer } from "../api.mjs";
-import { Badge } from "../widgets/badge.mjs";
-import { counted } from "../widgets/format.mjs";
-import { Notice } from "../widgets/notice.mjs";
-import { Change, Choice, useChange, useSeen } from "./setup-change.mjs";
+import { html, useState } from "../../lib.mjs";
+import { useAnswer } from "../../api.mjs";
+import { Badge } from "../../widgets/badge.mjs";
+import { counted } from "../../widgets/format.mjs";
+import { Notice } from "../../widgets/notice.mjs";
+import { Change, Choice, useChange, useSeen } from "./change.mjs";
 
 const OUTCOMES = {
   added: { tone: "good", word: "will be added" },

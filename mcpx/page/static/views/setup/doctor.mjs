@@ -1,12 +1,12 @@
 // Doctor: what is wrong with the whole installation, and what to type, as `mcpx doctor` says it.
-import { html, useEffect, useState } from "../lib.mjs";
-import { post } from "../api.mjs";
-import { Badge } from "../widgets/badge.mjs";
-import { useNow } from "../widgets/clock.mjs";
-import { Copy } from "../widgets/copy.mjs";
-import { clock, counted, duration } from "../widgets/format.mjs";
-import { Failed, Loading, Notice } from "../widgets/notice.mjs";
-import { Excerpt, LEVELS } from "./setup-configuration.mjs";
+import { html, useEffect, useState } from "../../lib.mjs";
+import { post } from "../../api.mjs";
+import { Badge } from "../../widgets/badge.mjs";
+import { useNow } from "../../widgets/clock.mjs";
+import { Copy } from "../../widgets/copy.mjs";
+import { clock, counted, duration } from "../../widgets/format.mjs";
+import { Failed, Loading, Notice } from "../../widgets/notice.mjs";
+import { Excerpt, LEVELS } from "./configuration.mjs";
 
 const last = { state: {}, tell: null }; // kept while other views are looked at, for it takes its time
 

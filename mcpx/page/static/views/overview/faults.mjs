@@ -1,10 +1,11 @@
 // The servers that want somebody: failed, waiting to be tried again, or waiting for a person; and for a while
-// those that failed and are well again.
-import { html } from "../lib.mjs";
-import { counted, duration } from "../widgets/format.mjs";
-import { useNow } from "../widgets/clock.mjs";
-import { Badge, State } from "../widgets/badge.mjs";
-import { Since } from "./overview-daemon.mjs";
+// those that failed and are well again. Each row has what mends it.
+import { html } from "../../lib.mjs";
+import { counted, duration } from "../../widgets/format.mjs";
+import { useNow } from "../../widgets/clock.mjs";
+import { Badge, State } from "../../widgets/badge.mjs";
+import { Since } from "./daemon.mjs";
+import { Cures } from "../server/actions.mjs";
 
 const SHOWN = 4; // the others on demand
 const RECENT_MS = 60_000; // that a server stays in the list which has failed and is well again
@@ -57,6 +58,7 @@ function Fault({ card }) {
     <span class="cause cut" title=${card.last_error}>${cause(card)}</span>
     ${recovered && html`<span class="small muted number">failed <${Since} seconds=${0} seen=${card.failedAt} /> ago</span>`}
     ${card.next_attempt_in_s != null && html`<${Retry} card=${card} />`}
+    <${Cures} card=${card} broken=${isBroken(card)} />
   </li>`;
 }
 

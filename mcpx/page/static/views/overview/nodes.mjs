@@ -1,7 +1,7 @@
 // The nodes of the cluster: whether each answers, what is on it, and what it has free.
-import { html } from "../lib.mjs";
-import { bytes, counted } from "../widgets/format.mjs";
-import { Badge } from "../widgets/badge.mjs";
+import { html } from "../../lib.mjs";
+import { bytes, counted } from "../../widgets/format.mjs";
+import { Badge } from "../../widgets/badge.mjs";
 
 const SHOWN = 24;
 const TONES = { ready: "good", draining: "ask", starting: "busy", lost: "bad" };

@@ -1,7 +1,7 @@
 // The daemon in a line and its gain in figures; and the clients that are connected.
-import { html } from "../lib.mjs";
-import { bytes, count, counted, duration, saved, share, short } from "../widgets/format.mjs";
-import { useNow } from "../widgets/clock.mjs";
+import { html } from "../../lib.mjs";
+import { bytes, count, counted, duration, saved, share, short } from "../../widgets/format.mjs";
+import { useNow } from "../../widgets/clock.mjs";
 
 const SHOWN = 12;
 

@@ -1,13 +1,14 @@
 // A change of files: previewed with each choice, made when it is confirmed, and taken back by undo.
-import { html, useEffect, useRef, useState } from "../lib.mjs";
-import { post } from "../api.mjs";
-import { Action } from "../widgets/action.mjs";
-import { Failed, Loading, Notice } from "../widgets/notice.mjs";
+import { html, useEffect, useRef, useState } from "../../lib.mjs";
+import { post } from "../../api.mjs";
+import { Action } from "../../widgets/action.mjs";
+import { Failed, Loading, Notice } from "../../widgets/notice.mjs";
 
 const WAY = html`It can be taken back: <a href="#/setup/changes">Undo</a>`;
 
-// What `mcpx COMMAND` would do with these options: {preview, failure, waiting, apply, again}. `apply` makes exactly that.
-export function useChange(command, options) {
+// What `mcpx COMMAND` would do with these options: {preview, failure, waiting, apply, again}. `apply` makes exactly that;
+// then what would come next is asked for, unless it is for `once`.
+export function useChange(command, options, { once = false } = {}) {
   const [state, setState] = useState({ waiting: true });
   const [turn, setTurn] = useState(0);
   const latest = useRef(0);
@@ -22,7 +23,7 @@ export function useChange(command, options) {
   }, [command, asked, turn]);
   const apply = async () => {
     const done = await post(`/setup/${command}`, { ...options, apply: true, seen: state.preview.seen });
-    setTurn((before) => before + 1);
+    if (!once) setTurn((before) => before + 1);
     return done;
   };
   return { ...state, apply, again: () => setTurn((before) => before + 1) };

@@ -1,9 +1,9 @@
 // Import: the servers of the clients' files in MCPX's configuration, as `mcpx import` does it.
-import { html, useState } from "../lib.mjs";
-import { Badge } from "../widgets/badge.mjs";
-import { counted } from "../widgets/format.mjs";
-import { Empty, Notice } from "../widgets/notice.mjs";
-import { Change, Choice, Diff, useChange, useSeen } from "./setup-change.mjs";
+import { html, useState } from "../../lib.mjs";
+import { Badge } from "../../widgets/badge.mjs";
+import { counted } from "../../widgets/format.mjs";
+import { Empty, Notice } from "../../widgets/notice.mjs";
+import { Change, Choice, Diff, useChange, useSeen } from "./change.mjs";
 
 const STATES = {
   new: { tone: "good", word: "new" },

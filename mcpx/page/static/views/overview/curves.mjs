@@ -1,10 +1,10 @@
-// The last hour as curves: calls, latency, tokens direct against through MCPX, and failures.
-import { html, useMemo } from "../lib.mjs";
-import { useTopic } from "../api.mjs";
-import { Curve } from "../widgets/curve.mjs";
-import { count, counted, minute, ms, saved, share, short } from "../widgets/format.mjs";
-import { Notice } from "../widgets/notice.mjs";
-import { Table } from "../widgets/table.mjs";
+// The last hour as a strip of curves: calls, latency, tokens direct against through MCPX, and failures.
+import { html, useMemo, useState } from "../../lib.mjs";
+import { useTopic } from "../../api.mjs";
+import { Curve } from "../../widgets/curve.mjs";
+import { count, counted, minute, ms, saved, share, short } from "../../widgets/format.mjs";
+import { Notice } from "../../widgets/notice.mjs";
+import { Table } from "../../widgets/table.mjs";
 
 const HOUR_S = 3600;
 const SPANS_S = [300, 900, 1800, HOUR_S]; // the shortest that holds what is known is shown
@@ -63,12 +63,12 @@ const last = (values) => values.findLast((value) => value !== null) ?? null;
 const greatest = (values) => values.reduce((most, value) => Math.max(most ?? 0, value ?? 0), null);
 
 export function Curves() {
+  const [at, setAt] = useState(null); // the time that is pointed at, in all of them
   const history = useTopic("history", known);
   const data = useMemo(() => (history?.points ? columns(history) : null), [history]);
   if (history?.failed) return html`<${Notice} tone="bad" live="alert">${history.failed}</${Notice}>`;
-  if (!data) return html`<section class="curves" aria-label="The last hour"
-    aria-busy="true">${[0, 1, 2, 3].map((each) => html`<div key=${each}
-    class="panel curve-panel waiting"></div>`)}</section>`;
+  if (!data) return html`<section class="panel curves" aria-label="The last hour"
+    aria-busy="true">${[0, 1, 2, 3].map((each) => html`<div key=${each} class="curve-panel"></div>`)}</section>`;
   const ago = data.span === HOUR_S ? "in the last hour" : `in the last ${data.span / 60} minutes`;
   const calls = total(data.calls);
   const failures = total(data.failed);
@@ -76,14 +76,14 @@ export function Curves() {
   const direct = data.direct.at(-1) ?? 0;
   const spent = data.spent.at(-1) ?? 0;
   const part = saved(direct, spent);
-  const common = { times: data.times, until: data.until, span: data.span };
+  const common = { times: data.times, until: data.until, span: data.span, at, setAt };
   const called = bars(data, data.calls, history.step_s);
   const failed = bars(data, data.failed, history.step_s);
   return html`<section aria-labelledby="hour-title" class="stack tight">
     <h2 id="hour-title" class="hidden">What happened ${ago}</h2>
-    <div class="curves">
+    <div class="panel curves">
       <${Panel} title="Calls" value=${short(calls)} beside=${ago}>
-        <${Curve} ...${common} times=${called.times} label="Calls" whole format=${short}
+        <${Curve} ...${common} times=${called.times} label="Calls" format=${short}
           words=${`${counted(calls, "call")} ${ago}, at most ${count(greatest(called.values))} ${called.per}`}
           series=${[{ name: called.per, colour: 1, values: called.values, bars: true }]} />
       </${Panel}>
@@ -94,7 +94,7 @@ export function Curves() {
       <${Panel} title="Tokens" value=${part === null ? "–" : `${share(Math.abs(part))}`}
         tone=${part > 0 ? "good" : undefined}
         beside=${part === null ? "nothing to compare yet" : part >= 0 ? `saved ${ago}` : `more than directly, ${ago}`}>
-        <${Curve} ...${common} label="Tokens" whole format=${short}
+        <${Curve} ...${common} label="Tokens" format=${short}
           words=${`${count(direct)} tokens directly, ${count(spent)} through MCPX, ${ago}`}
           series=${[
             { name: "directly", colour: 3, values: data.direct, fill: true },
@@ -103,7 +103,7 @@ export function Curves() {
       </${Panel}>
       <${Panel} title="Failed" value=${count(failures)} tone=${failures ? "bad" : undefined}
         beside=${refusals ? `${ago}; ${count(refusals)} refused` : ago}>
-        <${Curve} ...${common} times=${failed.times} label="Failed" whole format=${short}
+        <${Curve} ...${common} times=${failed.times} label="Failed" format=${short}
           words=${failures ? `${counted(failures, "call")} failed ${ago}` : `No call failed ${ago}`}
           series=${[{ name: failed.per, colour: 4, values: failed.values, bars: true }]} />
       </${Panel}>
@@ -120,11 +120,11 @@ function latency(data) {
 }
 
 function Panel({ title, value, beside, tone, children }) {
-  return html`<div class="panel curve-panel">
+  return html`<div class="curve-panel">
     <div class="curve-head">
       <h3>${title}</h3>
-      <p class=${tone && `tone-${tone}`}><span class="curve-value number toned">${value}</span> <span
-        class="muted small">${beside}</span></p>
+      <span class=${`curve-value number toned${tone ? ` tone-${tone}` : ""}`}>${value}</span>
+      <span class="muted small cut" title=${beside}>${beside}</span>
     </div>
     ${children}
   </div>`;
