@@ -184,11 +184,17 @@ async def test_a_server_is_switched_off_and_on(visit: Visit) -> None:
     page = visit.page
     await visit.go("servers/shown/tools")
     await button(page, "Disable").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Disable").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Disable").click()
+    await expect(dialog).to_contain_text("Now: disabled", timeout=30_000)
+    await dialog.get_by_role("button", name="Close").click()
     await expect(state(page)).to_have_text("disabled")
     await expect(button(page, "Restart")).to_have_count(0)
     await button(page, "Enable").click()
-    await expect(state(page)).to_have_text("ready", timeout=20_000)
+    await dialog.get_by_role("button", name="Enable").click()
+    await expect(dialog).to_contain_text("Now: ready", timeout=30_000)
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(state(page)).to_have_text("ready")
     await expect(page.get_by_role("link", name=re.compile("^echo"))).to_be_visible()
 
 

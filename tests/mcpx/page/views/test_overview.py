@@ -19,6 +19,7 @@ CARD = {
     *(
         "running",
         "ok",
+        "cached",
         "failed",
         "refused",
         "cancelled",
