@@ -107,3 +107,9 @@ def digest(text: str) -> str:
 def home(environ: Mapping[str, str] = os.environ) -> str:
     """The user's home folder."""
     return environ.get("HOME") or os.path.expanduser("~")
+
+
+def short(path: str | os.PathLike[str]) -> str:
+    """A path with `~` for the home folder, to be shown."""
+    text, folder = os.fspath(path), str(Path(home()))
+    return f"~{text[len(folder) :]}" if folder != "/" and text.startswith(f"{folder}/") else text

@@ -203,7 +203,7 @@ def _advice(config: str, trouble: str) -> str:
     option = config_hint(config, {})  # a terminal has another environment
     if not os.path.lexists(config):
         return (
-            f"In a terminal, mcpx import{option} takes over the servers of your AI clients,"
+            f"In a terminal, mcpx setup{option} takes over the servers of your AI clients,"
             f" and mcpx add{option} NAME -- COMMAND adds one"
         )
     if trouble == NO_CONFIG:

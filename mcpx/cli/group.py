@@ -72,8 +72,7 @@ class Cli(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands and cmd_name in self._known:
-            module, _, name = self._known[cmd_name][0].partition(":")
-            self.add_command(getattr(import_module(f"mcpx.{module}"), name), cmd_name)
+            self.add_command(imported(self._known[cmd_name][0]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -141,6 +140,13 @@ class Cli(Group):
             ]
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+
+def imported(place: str) -> click.Command:
+    """The command at a place in `mcpx`: a module and a name."""
+    module, _, name = place.partition(":")
+    command: click.Command = getattr(import_module(f"mcpx.{module}"), name)
+    return command
 
 
 def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> click.UsageError:

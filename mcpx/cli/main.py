@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from mcpx.cli.group import EVERY, Cli, no_such_command
+from mcpx.cli.group import EVERY, Cli, imported, no_such_command
 from mcpx.cli.printing import print_json
 from mcpx.version import __version__, installation
 
@@ -90,17 +90,22 @@ COMMON: Final = {
 }
 """The commands of the help without --all: 23 lines at most, which leave one for the prompt."""
 
+ALONE: Final = "cli.operations.running:overview"
+"""The command that `mcpx` alone is, in a terminal."""
+
 
 @click.group(
     cls=Cli,
     table=COMMANDS,
     common=COMMON,
+    invoke_without_command=True,
     short_help="One gateway between AI clients and their MCP servers. To begin: mcpx setup",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="mcpx")
 @click.option("--all", is_flag=True, expose_value=False, help="With --help: all commands.")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Three tools instead of hundreds: one gateway between AI clients and their MCP servers.
 
     A client is given inspect, exec and resources; MCPX keeps the servers of its configuration alive behind
@@ -109,6 +114,8 @@ def cli() -> None:
     The configuration is the file given, or $MCPX_CONFIG, or config.json in your config folder for mcpx. Any
     client's own file will do (mcpServers, servers).
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(imported(ALONE))
 
 
 @click.command(short_help="Join a client to the daemon.", add_help_option=False)

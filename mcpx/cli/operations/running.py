@@ -1,20 +1,29 @@
-"""`mcpx status`, `reload` and `restart`: looking after the servers of a running daemon."""
+"""`mcpx status`, `reload` and `restart`: looking after the servers of a running daemon; and `mcpx` alone.
+
+That is, in a terminal: where things stand in five lines, and what to type next.
+"""
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mcpx.cli.asking import RELOAD_TIMEOUT_S
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.options import json_option, with_config
-from mcpx.cli.printing import echo, print_json
-from mcpx.core.text import one_line
+from mcpx.cli.printing import counted, duration, echo, print_json, width
+from mcpx.core.text import cut, one_line
 from mcpx.errors import MCPXError
+from mcpx.paths import short
+from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,3 +186,130 @@ def _ask(config_path: str | None, control_request: dict[str, Any], within: float
     from mcpx.core.store.paths import daemon_paths
 
     return request_or_fail(daemon_paths(config_path), control_request, within=within)
+
+
+# --- mcpx alone
+
+ADD: Final = "mcpx add NAME -- COMMAND"
+WELL: Final = frozenset({"ready", "asleep", "starting", "disabled", "not running", "mcpx", "stopped"})
+"""States of which nobody has to know more."""
+MAX_NAMED: Final = 3  # servers of one state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """MCPX as a person has it: `problem` says why the configuration, or the daemon, cannot be used."""
+
+    file: str
+    exists: bool
+    problem: str | None = None
+    daemon: dict[str, Any] | None = None
+    upgrade: dict[str, str] | None = None
+    servers: Sequence[dict[str, Any]] = ()
+    with_mcpx: Sequence[str] = ()
+    without: Sequence[str] = ()
+    """The clients that are installed, as people call them."""
+
+
+def look() -> Standing:
+    """Find out where things stand; nothing is started."""
+    from mcpx.cli.server_states import find_servers
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.daemon.lifecycle import waiting_upgrade
+    from mcpx.core.store.paths import daemon_paths
+    from mcpx.paths import config_file
+    from mcpx.setup.clients import CLIENTS, find, find_all, read_client_file
+
+    path = config_file().absolute()
+    found = Standing(file=str(path), exists=path.exists())
+    having: dict[str, bool] = {}
+    for client in CLIENTS:
+        for file in find_all(client) or [find(client)]:
+            if file.installed:
+                has = file.exists and bool(read_client_file(file).own)
+                having[client.title] = having.get(client.title, False) or has
+    found = replace(
+        found,
+        with_mcpx=[title for title, has in having.items() if has],
+        without=[title for title, has in having.items() if not has],
+    )
+    try:
+        status = request(daemon_paths(), {"mcpx": "status"})
+        if status is None:
+            return replace(found, servers=find_servers(None)["servers"])
+    except MCPXError as error:
+        return replace(found, problem=str(error))
+    about = status["daemon"]
+    return replace(
+        found,
+        problem=about.get("config_error"),
+        daemon=about,
+        upgrade=waiting_upgrade(about, found.file),
+        servers=status["servers"],
+    )
+
+
+def lines(standing: Standing) -> Iterator[str]:
+    """The five lines."""
+    file = short(standing.file)
+    if not standing.exists:
+        yield f"MCPX {__version__}: not set up yet, there is no {file}"
+    elif standing.problem:
+        yield f"MCPX {__version__}: {one_line(standing.problem)}"
+    else:
+        yield f"MCPX {__version__}: {counted(len(standing.servers), 'server')} in {file}"
+    yield f"servers: {_states(standing.servers)}"
+    yield f"daemon: {_daemon(standing.daemon)}"
+    yield f"clients with MCPX: {', '.join(standing.with_mcpx) or 'none'}"
+    yield f"clients without: {', '.join(standing.without) or 'none'}"
+
+
+def _states(servers: Sequence[dict[str, Any]]) -> str:
+    """`9 ready, 2 asleep, 1 needs setup (perplexity)`, those with a fault first."""
+    counts = Counter(each["state"] for each in servers)
+    said = []
+    for state, number in sorted(counts.items(), key=lambda each: (each[0] in WELL, -each[1])):
+        names = [each["name"] for each in servers if each["state"] == state]
+        more = ", ..." if len(names) > MAX_NAMED else ""
+        named = "" if state in WELL else f" ({', '.join(names[:MAX_NAMED])}{more})"
+        said.append(f"{number} {state}{named}")
+    return ", ".join(said) or "none"
+
+
+def _daemon(about: dict[str, Any] | None) -> str:
+    if about is None:
+        return "none runs; the first client starts it"
+    return f"pid {about['pid']}, up {duration(about['uptime_s'])}, {counted(about['clients'], 'client')}"
+
+
+def next_step(standing: Standing) -> str:
+    """What a person types next, and why."""
+    if not standing.exists and (standing.with_mcpx or standing.without):
+        return "mcpx setup"
+    if not standing.exists:
+        return ADD
+    if standing.problem:
+        return "mcpx check (it says what is wrong, and where)"
+    if not standing.servers:
+        return ADD
+    for server in standing.servers:
+        if server["state"] == "needs sign-in":
+            return f"mcpx login {shlex.quote(server['name'])}"
+    if any(each["state"] not in WELL for each in standing.servers):
+        return "mcpx doctor (it says why, and what to type)"
+    if standing.upgrade:
+        return f"{standing.upgrade['command']} (MCPX {standing.upgrade['installed']} is installed)"
+    if not standing.with_mcpx:
+        return "mcpx setup (it puts MCPX into your clients)"
+    return "mcpx ui (all is well; it shows MCPX at work)"
+
+
+@click.command()
+def overview() -> None:
+    """Show where things stand, and what to do next."""
+    standing = look()
+    most = width() - len("...")
+    for number, line in enumerate(lines(standing)):
+        echo(cut(line, most), bold=number == 0)
+    echo(f"next: {next_step(standing)}", fg="green")
+    echo("all commands: mcpx --help", err=True)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -27,7 +26,7 @@ from mcpx.core.daemon.control_client import request
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError, MCPXError
-from mcpx.paths import config_file, home
+from mcpx.paths import config_file, short
 from mcpx.setup.changes import (
     Edit,
     carry_out,
@@ -75,12 +74,6 @@ def reload_daemon(config: str | os.PathLike[str] | None) -> str | None:
     except MCPXError as error:
         return f"the daemon does not use it yet: {error}"
     return None if answer is None else "the daemon uses it now"
-
-
-def short(path: str | os.PathLike[str]) -> str:
-    """A path with `~` for the home folder."""
-    text, folder = os.fspath(path), str(Path(home()))
-    return f"~{text[len(folder) :]}" if folder != "/" and text.startswith(f"{folder}/") else text
 
 
 def by_sentence(said: Iterable[tuple[str, str]]) -> Iterator[str]:

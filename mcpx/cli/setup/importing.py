@@ -18,9 +18,9 @@ import click
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_option
 from mcpx.cli.printing import Line, counted, echo, echo_plan, width
-from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back_interrupted
+from mcpx.cli.setup.changing import by_sentence, reload_daemon, take_back_interrupted
 from mcpx.core.text import cut
-from mcpx.paths import config_file, config_hint
+from mcpx.paths import config_file, config_hint, short
 from mcpx.setup.changes import Edit, carry_out
 from mcpx.setup.clients import (
     ClientServers,

@@ -18,9 +18,9 @@ import msgspec
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_option
 from mcpx.cli.printing import Line, echo, echo_plan
-from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back_interrupted
+from mcpx.cli.setup.changing import by_sentence, reload_daemon, take_back_interrupted
 from mcpx.errors import MCPXError
-from mcpx.paths import config_hint
+from mcpx.paths import config_hint, short
 from mcpx.setup.changes import Edit, carry_out, history, real_path
 from mcpx.setup.clients import CLIENTS, clients_named, find, find_all, windows_clients
 from mcpx.setup.clients.approvals import TOOLS

@@ -18,11 +18,11 @@ import msgspec
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import FilePlan, Manner, changing_options, diff_option
 from mcpx.cli.printing import Line, counted, echo, echo_plan, width
-from mcpx.cli.setup.changing import by_sentence, short, take_back_interrupted
+from mcpx.cli.setup.changing import by_sentence, take_back_interrupted
 from mcpx.cli.setup.doctor import as_object, examined, show_finding
 from mcpx.cli.setup.install import UNASKED, Installing, installed, titles, whole_plan
 from mcpx.core.text import cut
-from mcpx.paths import config_hint
+from mcpx.paths import config_hint, short
 from mcpx.setup.clients.install_plan import plan_installs
 from mcpx.setup.clients.masking import command_line, commands_shown
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Unpack
 
@@ -15,7 +16,7 @@ from mcpx.core.config.model import ClusterLink, Config
 from mcpx.core.config.reading import Options, parse, read
 from mcpx.core.store.cluster_file import read_cluster_file
 from mcpx.errors import ConfigError
-from mcpx.paths import CONFIG_VARIABLE, config_file
+from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint
 
 MAX_CONFIG_BYTES: Final = 64 << 20
 
@@ -56,10 +57,10 @@ def read_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
         ConfigError: The file is missing or cannot be read.
     """
     file = config_file(path, environ=environ)
-    return ConfigText(file, read_file(file, missing=_missing_file(path, environ)))
+    return ConfigText(file, read_file(file, missing=partial(_missing_file, path, environ)))
 
 
-def read_file(file: Path, *, missing: str = "no such file") -> bytes:
+def read_file(file: Path, *, missing: Callable[[], str] = lambda: "no such file") -> bytes:
     """The content of a configuration file. `missing` is what the error says where there is none.
 
     Raises:
@@ -69,7 +70,7 @@ def read_file(file: Path, *, missing: str = "no such file") -> bytes:
         with file.open("rb") as opened:
             data = opened.read(MAX_CONFIG_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(str(file), missing) from None
+        raise ConfigError(str(file), missing()) from None
     except IsADirectoryError:
         raise ConfigError(str(file), "this is a folder; name the file in it") from None
     except (OSError, ValueError) as error:
@@ -94,15 +95,12 @@ def commands_of_servers(file: ConfigText, *, environ: Mapping[str, str] = os.env
 def _missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
     """Say why this file was looked for, which of three places it is, and what next."""
     file = config_file(path, environ=environ)
-    if path is not None and file != config_file(environ=environ):
-        return "no such file"
-    then = "mcpx import takes over the servers of your AI clients"
+    begin = f"to begin: mcpx setup{config_hint(file, environ)}"
     if path is not None:
-        return f"no such file; {then}"
+        return f"no such file; {begin}"
     if environ.get(CONFIG_VARIABLE):
-        return f"no such file; the environment variable {CONFIG_VARIABLE} names it"
-    places = f"looked for the argument (none given), {CONFIG_VARIABLE} (not set), then this file"
-    return f"no such file; {places}; {then}"
+        return f"no such file; the environment variable {CONFIG_VARIABLE} names it; {begin}"
+    return f"no such file, and neither --config nor {CONFIG_VARIABLE} names another; {begin}"
 
 
 def cluster_link(config: Config, folder: Path) -> ClusterLink | None:

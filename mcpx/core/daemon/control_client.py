@@ -79,9 +79,7 @@ def request_or_fail(
         option = config_hint(paths.config)
         then = f"; start one with: mcpx daemon start{option}"
         if not os.path.exists(paths.config):
-            then = (
-                f", and there is no such file; mcpx setup{option} takes over the servers of your AI clients"
-            )
+            then = f", and there is no such file; to begin: mcpx setup{option}"
         raise MCPXError(f"no daemon serves {paths.config}{then}")
     return response
 

@@ -36,9 +36,8 @@ def check_configuration(installation: Installation) -> Iterator[Finding]:
     config, source = installation.config, installation.examined.source
     if not os.path.exists(installation.file):
         (place,) = installation.examined.findings
-        text = f"there is no configuration: {place.text.partition('; mcpx ')[0]}"
-        option = config_hint(source)
-        yield wrong(source, text, f"mcpx import{option}, or: mcpx add{option} NAME -- COMMAND")
+        text = f"there is no configuration: {place.text.partition('; to begin')[0]}"
+        yield wrong(source, text, f"mcpx setup{config_hint(source)}")
         return
     if config is not None:
         count = len(config.servers)

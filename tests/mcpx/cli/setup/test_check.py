@@ -54,7 +54,7 @@ def test_a_bad_configuration_is_one_line_and_exit_code_2(tmp_path, file, content
 def test_a_missing_file_is_one_line_and_exit_code_2(tmp_path, file):
     done = run_cli(tmp_path, "serve", str(file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"mcpx: {file}: no such file\n"
+    assert done.stderr == f"mcpx: {file}: no such file; to begin: mcpx setup --config {file}\n"
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,13 @@ def test_a_relative_working_folder_starts_at_the_folder_of_the_file(
 
 def test_a_missing_file_says_which_of_the_three_places_it_was(tmp_path: Path, user_folder: Path) -> None:
     gone = tmp_path / "gone.json"
-    assert problem(gone) == f"{gone}: no such file"
+    assert problem(gone) == f"{gone}: no such file; to begin: mcpx setup --config {gone}"
     assert problem(None, MCPX_CONFIG=str(gone)) == (
-        f"{gone}: no such file; the environment variable MCPX_CONFIG names it"
+        f"{gone}: no such file; the environment variable MCPX_CONFIG names it; to begin: mcpx setup"
     )
     assert problem(None) == (
-        f"{user_folder / 'config.json'}: no such file; looked for the argument (none given), "
-        "MCPX_CONFIG (not set), then this file; mcpx import takes over the servers of your AI clients"
+        f"{user_folder / 'config.json'}: no such file, and neither --config nor MCPX_CONFIG names another;"
+        " to begin: mcpx setup"
     )
 
 

@@ -212,6 +212,8 @@ def test_status_is_a_table_for_people(house):
     shown = ok(house.run("status"))
     assert "ready" in shown
     assert str(house.pid) in shown
+    alone = ok(run_cli(house.folder, "--all", MCPX_CONFIG=str(house.config), HOME=str(house.folder)))
+    assert f"servers: 1 ready\ndaemon: pid {house.pid}, up " in alone
 
 
 def test_without_a_daemon_the_commands_that_need_one_say_how_to_start_it(house):
@@ -222,7 +224,9 @@ def test_without_a_daemon_the_commands_that_need_one_say_how_to_start_it(house):
         hint = f"start one with: mcpx daemon start --config {house.config}"
         assert done.stderr == f"mcpx: no daemon serves {house.config}; {hint}\n"
     Path(house.config).unlink()
-    assert f"there is no such file; mcpx setup --config {house.config} takes" in house.run("reload").stderr
+    assert (
+        f"there is no such file; to begin: mcpx setup --config {house.config}" in house.run("reload").stderr
+    )
 
 
 def test_without_a_daemon_status_shows_the_servers_of_the_configuration(house):

@@ -56,7 +56,7 @@ async def test_there_is_no_configuration_and_then_there_is(house, version):
     async with house.attached() as client:
         told = await opened(client, version)
         assert house.config in told
-        assert "mcpx import" in told
+        assert "mcpx setup" in told
         house.write({"s": entry()}, startup_wait=20)
         await heard_of_tools(client, version)
         await client.close_input()

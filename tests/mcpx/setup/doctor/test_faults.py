@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
 
 FAULTS = {
-    "no configuration": Fault(planting.no_configuration, ("no configuration",), "mcpx import"),
+    "no configuration": Fault(planting.no_configuration, ("no configuration",), "mcpx setup"),
     "a missing comma": Fault(
         planting.config('{"mcpServers": {"a": {"command": "ls"}\n"b": {}}}'), (":1:39", "comma"), "check"
     ),
