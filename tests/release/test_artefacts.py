@@ -16,7 +16,7 @@ from tests.mcpx.serving import environment
 from tests.release.artefacts import ROOT, Environment, require, run
 
 pytestmark = pytest.mark.others
-LICENCES = {"LICENSE", *(f"LICENSE-{name}.txt" for name in ("htm", "inter", "preact", "uplot"))}
+LICENCES = {"LICENSE", *(f"LICENSE-{name}.txt" for name in ("htm", "inter", "preact"))}
 SHIPPED = ("mcpx", "supervisors")
 
 
