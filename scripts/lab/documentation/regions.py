@@ -45,3 +45,8 @@ def rewritten(text: str, bodies: dict[str, str], *, kind: str) -> str:
         return f"{found['start']}{bodies[found['name']].strip()}\n{found['end']}"
 
     return _REGION.sub(replace, text)
+
+
+def without_regions(text: str) -> str:
+    """The page without its regions, which is what people write by hand."""
+    return _REGION.sub("", text)
