@@ -17,6 +17,7 @@ HELD = [
         "docs/errors.md",
         "docs/faults.md",
         "docs/monitoring.md",
+        "docs/protocol.md",
         "docs/scale.md",
         "docs/sign-in.md",
         "docs/troubleshooting.md",
@@ -37,7 +38,7 @@ CRUTCHES = {
     r"in place of": '"instead of"',
     r"anew": '"again", "a new ..."',
     r"mend(s|ed)?": '"fix", "repair"',
-    r"(?<!it )(?<!them )(?<!left )alone": '"only"',
+    r"(?<!it )(?<!them )(?<!left )(?<!\*One )alone": '"only"',
     r"as (it|they) came": '"unchanged"',
 }
 """What these pages do not say, and what to write instead."""
