@@ -133,6 +133,10 @@ class FilePlan(ABC):
     def report(self) -> dict[str, Any]:
         """The plan and what came of it as plain JSON."""
 
+    def offer(self) -> None:
+        """Offer more to the person at the terminal, once it is done, or nothing was to be done."""
+        return
+
     def end(self, manner: Manner, question: str | None, *, is_failed: bool) -> NoReturn:
         """Show it, carry it out if the question is agreed to, and exit: with 1 if it failed or was declined.
 
@@ -146,6 +150,9 @@ class FilePlan(ABC):
             print_json(self.report())
         elif self.change is not None:
             self.show_done(self.change)
+        is_over = question is None or self.change is not None
+        if is_over and manner.on_terminal and not (manner.yes or manner.dry_run):
+            self.offer()
         if question is not None and self.change is None and not is_failed:
             manner.exit_unchanged()
         sys.exit(int(is_failed))

@@ -19,6 +19,8 @@ from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_option
 from mcpx.cli.printing import Line, counted, echo, echo_plan, width
 from mcpx.cli.setup.changing import by_sentence, reload_daemon, take_back_interrupted
+from mcpx.cli.trust.approve import lines_of, offer, waiting_in
+from mcpx.core.policy.agreements import shown
 from mcpx.core.text import cut
 from mcpx.paths import config_file, config_hint, short
 from mcpx.setup.changes import Edit, carry_out
@@ -37,6 +39,7 @@ from mcpx.setup.clients import (
 from mcpx.setup.clients.install_plan import plan_import_into
 
 if TYPE_CHECKING:
+    from mcpx.core.config.project_entries import ProjectServers
     from mcpx.setup.changes import Change
 
 
@@ -57,7 +60,7 @@ class _Importing(FilePlan):
     path: Path
     is_named: bool
     diff: bool
-    manner: Manner
+    folders: Sequence[ProjectServers]
 
     def __post_init__(self) -> None:
         servers = self.plan.servers
@@ -81,6 +84,8 @@ class _Importing(FilePlan):
         lines = [line for each in self.found for line in _of_client(each, self.by_origin)]
         lines += [(line, "yellow") for line in lost]
         echo_plan(lines, lambda: _by_server(self.found, missing, plan), diff=self.diff)
+        for text, color in lines_of(self.folders):
+            echo(text, fg=color)
         if self.diff and plan.changes:
             echo(f"\n{masking.masked_diff(plan.before, plan.after, short(path))}\n")
         elif plan.servers and not plan.changes:
@@ -118,13 +123,18 @@ class _Importing(FilePlan):
             if (names := server.aliases)
         )
         echo(f"wrote {wrote} to {short(path)}; {renamed}mcpx undo takes it back")
-        self._offer_starts()
+
+    def offer(self) -> None:
+        """Offer to start once what downloads itself, and what files of folders name."""
+        if self.change is not None:
+            self._offer_starts()
+        offer(self.folders)
 
     def _offer_starts(self) -> None:
         """Offer to start once what downloads itself at its first start, so that the first call does not."""
         new = [each for each in self.plan.new if not each.needs and not each.entry.get("disabled")]
         names = [each.name for each in new if Path(str(each.entry.get("command", ""))).name in DOWNLOADS]
-        if not names or self.manner.yes or not self.manner.on_terminal:
+        if not names:
             return
         which = names[0] if len(names) == 1 else f"these {len(names)} servers"
         question = f"Start {which} once now? The first start is a download: {', '.join(names)}"
@@ -141,6 +151,7 @@ class _Importing(FilePlan):
             "clients": [_client(each, self.by_origin) for each in self.found],
             "missing": self.missing,
             "servers": [_server(server, is_done=is_done) for server in plan.servers],
+            "folders": [{"folder": each.project, "servers": shown(each)} for each in self.folders],
         }
         if plan.changes:
             report["diff"] = masking.masked_diff(plan.before, plan.after, str(self.path))
@@ -319,6 +330,6 @@ def import_servers(
     what = counted(len(plan.new), "server") if plan.new else "other names of servers"
     question = f"Write {what} to {path}?" if plan.changes else None
     is_failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
-    _Importing(found, missing, plan, path, bool(clients), diff, manner).end(
-        manner, question, is_failed=is_failed
-    )
+    folders = waiting_in(found)
+    importing = _Importing(found, missing, plan, path, bool(clients), diff, folders)
+    importing.end(manner, question, is_failed=is_failed)

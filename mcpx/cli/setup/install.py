@@ -19,10 +19,11 @@ from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_option
 from mcpx.cli.printing import Line, echo, echo_plan
 from mcpx.cli.setup.changing import by_sentence, reload_daemon, take_back_interrupted
+from mcpx.cli.trust.approve import lines_of, offer, waiting_in
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint, short
 from mcpx.setup.changes import Edit, carry_out, history, real_path
-from mcpx.setup.clients import CLIENTS, clients_named, find, find_all, windows_clients
+from mcpx.setup.clients import CLIENTS, clients_named, find, find_all, read_client_file, windows_clients
 from mcpx.setup.clients.approvals import TOOLS
 from mcpx.setup.clients.install_plan import plan_installs
 from mcpx.setup.clients.installing import plan_uninstall, plan_withdrawal
@@ -30,6 +31,7 @@ from mcpx.setup.clients.launching import NAME
 from mcpx.setup.clients.masking import command_line, commands_shown
 
 if TYPE_CHECKING:
+    from mcpx.core.config.project_entries import ProjectServers
     from mcpx.setup.changes import Change
     from mcpx.setup.clients import ClientFile
     from mcpx.setup.clients.install_plan import InstallPlan
@@ -54,11 +56,15 @@ class Installing(FilePlan):
     """Whether the clients' rules are a question of their own."""
     offered: tuple[str, ...]
     """The clients that could get rules, and do not, as nobody can be asked."""
+    folders: Sequence[ProjectServers] = ()
+    """Servers that files of folders name, where the clients' own are adopted."""
 
     def show(self) -> None:
         plan = self.plan
         more = "  --diff shows every entry", None
         echo_plan([*whole_plan(plan)], lambda: [*_short(plan), more], diff=self.diff)
+        for text, color in lines_of(self.folders):
+            echo(text, fg=color)
         if self.offered:
             echo(f"with --rules, {UNASKED} in {', '.join(self.offered)}")
         if not self.edits and not plan.is_refused:
@@ -86,6 +92,9 @@ class Installing(FilePlan):
             option = config_hint(plan.config)
             commands = f"mcpx import{option}, or mcpx add{option}"
             echo(f"there is no configuration yet ({short(plan.config)}): {commands}")
+
+    def offer(self) -> None:
+        offer(self.folders)
 
     def report(self) -> dict[str, Any]:
         plan, change = self.plan, self.change
@@ -254,7 +263,8 @@ def install(
     edits = plan.edits()
     question = f"Put MCPX into {', '.join(plan.changed)}?" if edits else None
     command = "install --adopt" if adopt else "install"
-    installing = Installing(plan, edits, command, diff, asks, offered)
+    folders = waiting_in(map(read_client_file, files)) if adopt else ()
+    installing = Installing(plan, edits, command, diff, asks, offered, folders)
     installing.end(manner, question, is_failed=plan.is_refused)
 
 

@@ -21,8 +21,10 @@ from mcpx.cli.printing import Line, counted, echo, echo_plan, width
 from mcpx.cli.setup.changing import by_sentence, take_back_interrupted
 from mcpx.cli.setup.doctor import as_object, examined, show_finding
 from mcpx.cli.setup.install import UNASKED, Installing, installed, titles, whole_plan
+from mcpx.cli.trust.approve import lines_of, waiting_in
 from mcpx.core.text import cut
 from mcpx.paths import config_hint, short
+from mcpx.setup.clients import read_client_file
 from mcpx.setup.clients.install_plan import plan_installs
 from mcpx.setup.clients.masking import command_line, commands_shown
 
@@ -100,6 +102,11 @@ class _SettingUp(FilePlan):
             echo(f"{len(wrong) - MAX_FINDINGS} more things are wrong: {doctor}", fg="red")
         elif wrong:
             echo(f"to look again: {doctor}")
+
+    def offer(self) -> None:
+        for text, color in lines_of(self.installing.folders):
+            echo(text, fg=color)
+        self.installing.offer()
 
     def report(self) -> dict[str, Any]:
         report = self.installing.report()
@@ -199,11 +206,13 @@ def setup(
     plan, one question, one change that mcpx undo takes back. Exit code 1 if a client's file was refused.
     """
     take_back_interrupted(manner)
-    plan = plan_installs(installed(clients), config_path, adopt=True, approve=True)
+    files = installed(clients)
+    plan = plan_installs(files, config_path, adopt=True, approve=True)
     offered = tuple(each.file.client.title for each in plan.approvals)
     plan = msgspec.structs.replace(plan, approvals=())
     edits = plan.edits()
     question = f"Set up {_servers(plan)} and {counted(len(plan.changed), 'client')}?" if edits else None
-    installing = Installing(plan, edits, "setup", diff, asks=False, offered=offered)
+    folders = waiting_in(map(read_client_file, files))
+    installing = Installing(plan, edits, "setup", diff, asks=False, offered=offered, folders=folders)
     setting_up = _SettingUp(installing, config_path, not no_start, manner.as_json)
     setting_up.end(manner, question, is_failed=plan.is_refused)

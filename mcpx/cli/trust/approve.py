@@ -1,24 +1,36 @@
-"""`mcpx approve`: see what has changed since it was approved, and agree to it."""
+"""`mcpx approve`: see what has changed since it was approved, and agree to it.
+
+`waiting_in`, `lines_of` and `offer` are for the commands that take servers of clients over. They ask about
+the files of the folders in which clients have worked, and of the present one. Such a file is somebody else's
+words, so that is never a part of another question, nor of `--yes`.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from mcpx.cli.asking import Control
 from mcpx.cli.known_names import complete_server, complete_tool
 from mcpx.cli.options import asked, json_option, typed_with, with_config
-from mcpx.cli.printing import echo, print_json
+from mcpx.cli.printing import Line, counted, echo, print_json
 from mcpx.core.config.load import commands_of_servers, read_config
-from mcpx.core.policy.agreements import server_lines
+from mcpx.core.policy.agreements import Agreements, server_lines, shown
 from mcpx.core.text import one_line, shown_name, shown_server
+from mcpx.errors import MCPXError
+from mcpx.paths import short, state_folder
+from mcpx.setup.clients import in_folders
 
 if TYPE_CHECKING:
     from mcpx.core.catalog.model import JSON
+    from mcpx.core.config.project_entries import ProjectServers
+    from mcpx.setup.clients import ClientServers
 
 SAYS = {
     "changed": "has changed",
@@ -153,3 +165,44 @@ def _lines(its: JSON) -> list[str]:
     what = shown_name(its["tool"]) if its.get("tool") else "the server"
     blocked = "; not in force until it is approved" if its["blocked"] else ""
     return [f"{what} {SAYS[its['kind']]}{blocked}", *(f"  {one_line(line)}" for line in its["difference"])]
+
+
+# --- along with an import
+
+
+def waiting_in(found: Iterable[ClientServers]) -> list[ProjectServers]:
+    """The servers of which nobody has said yes or no, by folder."""
+    agreements = Agreements(state_folder())
+    waiting = []
+    for each in in_folders([folder for file in found for folder in file.folders], os.getcwd()):
+        said = {name: agreements.said(each.project, entry) for name, entry in each.entries.items()}
+        entries = {name: entry for name, entry in each.entries.items() if said[name] is None}
+        waiting += [replace(each, entries=entries)] if entries else []
+    return waiting
+
+
+def lines_of(waiting: Iterable[ProjectServers]) -> Iterator[Line]:
+    """What each would start, and the command by which that is agreed to."""
+    for each in waiting:
+        what = counted(len(each.entries), "server")
+        yield f"{short(each.project)}: its files name {what}, for clients there alone", None
+        for server in shown(each):
+            yield f"  {server['name']} ({server['file']})", None
+            yield from ((f"    {line}", "yellow") for line in server_lines(server))
+        yield f"  to have MCPX offer that there: mcpx approve --project {shlex.quote(each.project)}", None
+
+
+def offer(waiting: Sequence[ProjectServers]) -> None:
+    """Ask about each folder, and keep what is agreed to.
+
+    Raises:
+        MCPXError: It cannot be kept.
+    """
+    for each in waiting:
+        if not asked(f"Let clients in {short(each.project)} start {', '.join(each.entries)}?"):
+            continue
+        try:
+            Agreements(state_folder()).keep(each, "yes")
+        except OSError as error:
+            raise MCPXError(f"what you said cannot be kept: {error}") from None
+        echo(f"MCPX offers that to clients in {short(each.project)}, until a file says something else")

@@ -107,7 +107,7 @@ def _placed(server: ServerConfig) -> ServerConfig:
         return server
     if not isinstance(server.transport, Stdio) or names_project(server.transport):
         return server
-    if server.sessions == "per_project":
+    if server.sessions == "per_project" or server.project is not None:
         return server
     return replace(server, transport=Placed(stdio=server.transport, place=place))
 

@@ -28,9 +28,8 @@ from mcpx.core.config.document import ConfigNotices, Location, decode
 from mcpx.core.config.entries import Entry, all_entries, bad_name, starts_mcpx
 from mcpx.core.config.expand import Values, secrets_in
 from mcpx.core.config.model import Config
-from mcpx.core.config.projects import in_project
 from mcpx.core.config.server_config import ServerConfig
-from mcpx.core.config.servers import read_server
+from mcpx.core.config.servers import in_folder, read_server
 from mcpx.core.config.strings import URL_KEYS, ExpansionContext
 from mcpx.core.running import own
 from mcpx.core.store.private_files import READ_FLAGS
@@ -255,13 +254,6 @@ def servers_of(found: ProjectServers, label: str, config: Config) -> dict[str, S
         server = in_folder(read_server(entry, config.common, context, ConfigNotices()), found.project)
         servers[entry.name] = replace(server, agreed=each.digest, peer=None)
     return servers
-
-
-def in_folder(server: ServerConfig, project: str) -> ServerConfig:
-    """A server for clients in a project alone, with that folder in its entry."""
-    transport = in_project(server.transport, project, {})
-    sessions = "shared" if server.sessions == "per_project" else server.sessions
-    return replace(server, transport=transport, sessions=sessions, project=project)
 
 
 def label_of(project: str) -> str:

@@ -7,6 +7,7 @@ entry that cannot be started keeps why (`mcpx.core.config.diagnosis`).
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
@@ -22,10 +23,12 @@ from mcpx.core.config.model import Settings
 from mcpx.core.config.peers import read_peer, with_common_rules
 from mcpx.core.config.per_server import PerServer, ProcessLimits
 from mcpx.core.config.profiles import owned_pattern
+from mcpx.core.config.projects import in_project
 from mcpx.core.config.server_config import (
     SWITCHED_OFF,
     Http,
     Obstacle,
+    PeerConfig,
     ServerConfig,
     Sse,
     Stdio,
@@ -109,6 +112,9 @@ def _read(
     server = _in_projects(server, common, given, entry.at, notices)
     server = _with_process_settings(server, given, entry.at, notices)
     server = read_peer(server, common, given, entry.at, notices) or with_common_rules(server, common)
+    if "project" in given:
+        with notices.gathering():
+            server = in_folder(server, _project(server, given, entry.at, context))
     off = _is_off(given, entry.at, notices)
     return replace(server, obstacles=(), disabled=SWITCHED_OFF) if off else server
 
@@ -117,21 +123,41 @@ def _in_projects(
     server: ServerConfig, common: ServerConfig, given: JSONObject, at: Location, notices: ConfigNotices
 ) -> ServerConfig:
     """The server with the rest that is usual for one that runs once for each project."""
-    if common.sessions == "per_project" and server.sessions == "shared":
+    in_one = "project" in given
+    if common.sessions == "per_project" and server.sessions == "shared" and not in_one:
         with notices.gathering():
             raise at.key("sessions").error(
                 '"shared", but the entry names the project, in which clients differ'
             )
-    if server.sessions != "per_project":
+    if server.sessions != "per_project" and not in_one:
         return server
     transport = server.transport
-    if isinstance(transport, Http | Sse) and transport.program is not None and not transport.names_port:
+    if in_one:  # and one process
+        pass
+    elif isinstance(transport, Http | Sse) and transport.program is not None and not transport.names_port:
         with notices.gathering():
             hint = f"write {PORT} in its place, here and in args or env"
             raise at.key("url").error(f"each project has a process, and these cannot share one port; {hint}")
     if server.idle_stop or "idle_stop" in given:
         return server
     return replace(server, idle_stop=PROJECT_IDLE_STOP_S)
+
+
+def _project(server: ServerConfig, given: JSONObject, at: Location, context: ExpansionContext) -> str:
+    """The folder of the clients that a server is for, as it is written in its entry."""
+    written: str = read_key(given, "project", at)
+    if isinstance(server, PeerConfig):
+        raise at.key("project").error("another MCPX is for all clients; give its own entries a project")
+    if "${" in written:
+        raise at.key("project").error("write the path of the folder; references are not expanded here")
+    return os.path.realpath(context.path(written))
+
+
+def in_folder(server: ServerConfig, project: str) -> ServerConfig:
+    """A server for clients in a project alone, with that folder in its entry."""
+    transport = in_project(server.transport, project, {})
+    sessions = "shared" if server.sessions == "per_project" else server.sessions
+    return replace(server, transport=transport, sessions=sessions, project=project)
 
 
 def _aliases(given: JSONObject, at: Location) -> tuple[str, ...]:

@@ -108,6 +108,13 @@ class EntryKeys(msgspec.Struct, rename="camel"):
     tls: Annotated[Tls, doc("Certificates of the connection to a server that is reached by https.")]
     type: TypeWord
     transport: TypeWord
+    project: Annotated[
+        NonEmpty,
+        doc(
+            "The folder of a project: the server is offered to clients that work there, and to no others, and"
+            " runs there. `~` at the start is the home folder."
+        ),
+    ]
     mcpx: Annotated[
         bool,
         doc(

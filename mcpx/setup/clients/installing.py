@@ -24,7 +24,7 @@ from mcpx.setup.changes.undoing import take_back
 from mcpx.setup.clients.approvals import approvals_file, rules_in, without_rules
 from mcpx.setup.clients.forms import write_entry
 from mcpx.setup.clients.launching import NAME, Launch, is_same_command
-from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key
+from mcpx.setup.clients.reading import ClientFile, of_folders, read_servers, servers_key
 from mcpx.setup.clients.rows import Client
 from mcpx.setup.documents import DocumentError, value_at
 from mcpx.setup.documents.editing import Document, Syntax
@@ -88,11 +88,12 @@ def _places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str
 
 
 def _remove_entries(document: Document, client: Client, names: Iterable[str]) -> None:
-    """Take the entries of these names out of a client's file."""
+    """Take the entries of these names out of a client's file, those for single folders by theirs."""
+    folders: dict[str, Path] = {each.name: each.path for each in of_folders(client, document.value)}
     for name in names:
         place = _places(document.value, servers_key(client, document.value)).get(name)
-        if place is not None:
-            document.remove(place[0])
+        if (path := folders.get(name) if place is None else place[0]) is not None:
+            document.remove(path)
 
 
 def refusal(file: ClientFile, data: bytes | None, problem: str) -> Installation:

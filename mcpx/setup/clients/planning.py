@@ -122,7 +122,8 @@ class _Plan:
         for each in find_entries(document, Location(""), ConfigNotices()):
             self._names.add(each.name)
             with suppress(NotImportedError):
-                self._entries[each.name] = translate(each.name, each.given, _MCPX).entry
+                entry = translate(each.name, each.given, _MCPX).entry
+                self._entries[each.name] = entry | _project_of(each.given)
                 self._aliases[each.name] = _aliases_of(each.given)
         self._kept: dict[str, list[str]] = {}
         for name, entry in self._entries.items():
@@ -286,6 +287,11 @@ def _claim(group: Planned) -> tuple[bool, int]:
     best = _ranked(group)[0]
     clients = {each.client for each in group.origins if each.name == best}
     return bool(group.entry.get("disabled")), -len(clients)
+
+
+def _project_of(given: Any) -> dict[str, Any]:
+    """The project of an entry, where it has one: another one makes it another server."""
+    return {"project": given["project"]} if isinstance(given, Mapping) and "project" in given else {}
 
 
 def _aliases_of(given: Any) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ a header or of a URL. Changes nothing.
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.config.entries import starts_mcpx
+from mcpx.core.config.project_entries import ClaudeProjects, ProjectServers, label_of, read_project
 from mcpx.core.text import kind_of
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError
@@ -29,7 +30,8 @@ from mcpx.setup.clients.variables import NotImportedError
 from mcpx.setup.documents import DocumentError
 from mcpx.setup.documents.editing import read
 
-_NAMES_SHOWN: Final = 5
+PROJECTS: Final = "projects"
+"""The key of what Claude Code knows of single folders."""
 
 
 class ClientFile(msgspec.Struct, frozen=True):
@@ -163,6 +165,8 @@ class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
     own_entries: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     notes: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    """The folders that the client has worked in, as far as the file says."""
     problem: str | None = None
     """Why the file cannot be used, with line and column where there are any."""
 
@@ -198,11 +202,11 @@ def read_servers(file: ClientFile, data: bytes) -> ClientServers:
             break
         value = value.get(step)
     if value is None:
-        return ClientServers(file=file, notes=tuple(_elsewhere(client, document)))
+        value = {} if client.form != "continue" else []
     if not isinstance(value, list if client.form == "continue" else Mapping):
         expected = "a list" if client.form == "continue" else "an object"
         return ClientServers(file=file, problem=f"{'.'.join(key)}: expected {expected}, got {kind_of(value)}")
-    return _read_entries(file, value, document)
+    return _read_entries(file, value, document if isinstance(document, Mapping) else {})
 
 
 def servers_key(client: Client, document: Any) -> tuple[str, ...]:
@@ -229,6 +233,12 @@ def _read_entries(file: ClientFile, value: Any, document: Mapping[str, Any]) -> 
             servers.append(server)
         except NotImportedError as error:
             left_out.append(LeftOut(name, str(error)))
+    for each in of_folders(file.client, document):
+        if not starts_mcpx(each.given):
+            try:
+                servers.append(_taken_over(each, file.client, inputs))
+            except NotImportedError as error:
+                left_out.append(LeftOut(each.name, str(error)))
     notes = [
         f"the name {name} is given twice; the client takes the last"
         for name in getattr(value, "repeated", ())
@@ -238,7 +248,8 @@ def _read_entries(file: ClientFile, value: Any, document: Mapping[str, Any]) -> 
         servers=tuple(servers),
         left_out=tuple(left_out),
         own_entries=tuple(own),
-        notes=(*notes, *_elsewhere(file.client, document)),
+        notes=tuple(notes),
+        folders=tuple(folders_in(file.client, document)),
     )
 
 
@@ -270,14 +281,77 @@ def _turned_off(document: Mapping[str, Any]) -> Callable[[str], bool]:
     )
 
 
-def _elsewhere(client: Client, document: Any) -> Iterator[str]:
-    """Servers of the same file that are not for every folder."""
-    projects = document.get("projects") if isinstance(document, Mapping) else None
+# --- servers for single folders, and files in these
+
+
+class OfFolder(msgspec.Struct, frozen=True):
+    """An entry of a client's file that is for one folder alone. `name` has that of the folder before its own.
+
+    `path` is where it stands in the file.
+    """
+
+    folder: str
+    name: str
+    path: tuple[str, ...]
+    given: Any
+
+
+def of_folders(client: Client, document: Any) -> Iterator[OfFolder]:
+    """The entries that a client's file has for single folders (`projects` of Claude Code)."""
+    projects = document.get(PROJECTS) if isinstance(document, Mapping) else None
     if client.name != "claude-code" or not isinstance(projects, Mapping):
         return
-    for folder, project in projects.items():
-        servers = project.get("mcpServers") if isinstance(project, Mapping) else None
-        if isinstance(servers, Mapping) and servers:
-            names = ", ".join([*servers][:_NAMES_SHOWN]) + (", ..." if len(servers) > _NAMES_SHOWN else "")
-            offer = f"mcpx approve --project {shlex.quote(str(folder))} offers them there"
-            yield f"not taken, as they are for one folder alone ({folder}): {names}; {offer}"
+    labels: dict[str, str] = {}  # with their folders: two may have one name
+    for folder, about in projects.items():
+        servers = about.get("mcpServers") if isinstance(about, Mapping) else None
+        if not isinstance(servers, Mapping) or not servers:
+            continue
+        label = label_of(folder)
+        if labels.setdefault(label, folder) != folder:
+            label += f"-{hashlib.sha256(str(folder).encode(errors='replace')).hexdigest()[:6]}"
+        for name, given in servers.items():
+            yield OfFolder(folder, f"{label}/{name}", (PROJECTS, folder, "mcpServers", name), given)
+
+
+def folders_in(client: Client, document: Any) -> list[str]:
+    """The folders that a client's file says something of, which are there."""
+    projects = document.get(PROJECTS) if isinstance(document, Mapping) else None
+    if client.name != "claude-code" or not isinstance(projects, Mapping):
+        return []
+    return [folder for folder in map(str, projects) if _is_folder(folder)]
+
+
+def in_folders(folders: Iterable[str], *more: str) -> list[ProjectServers]:
+    """The servers that files of these folders name, without those that Claude Code keeps for them itself.
+
+    The home folder is none of them: its files are a client's own.
+    """
+    real = dict.fromkeys(map(os.path.realpath, (*folders, *more)))
+    nothing_of_its_own = ClaudeProjects()  # it was not asked to look
+    read_all = (read_project(each, nothing_of_its_own) for each in real if each != os.path.realpath(home()))
+    return [each for each in read_all if each.entries]
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return os.path.isabs(path) and os.path.isdir(path)
+    except ValueError:  # no name that a folder can have
+        return False
+
+
+def _taken_over(each: OfFolder, client: Client, inputs: Inputs) -> Server:
+    """The server of a folder, with that folder as its project, where its relative paths begin.
+
+    Raises:
+        NotImportedError: It is nothing that MCPX can run.
+    """
+    if not _is_folder(each.folder):
+        raise NotImportedError(f"its folder is not there: {each.folder}")
+    given = each.given
+    if isinstance(given, Mapping) and not isinstance(given.get("cwd"), str):
+        server = translate(each.name, {**given, "cwd": each.folder}, client, inputs)
+        entry = {key: value for key, value in server.entry.items() if key != "cwd"}
+    else:
+        server = translate(each.name, given, client, inputs)
+        entry = server.entry
+    return msgspec.structs.replace(server, entry={**entry, "project": each.folder})

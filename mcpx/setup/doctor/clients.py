@@ -5,6 +5,7 @@ A daemon that does not run is started for that, and ended again.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -17,11 +18,22 @@ from typing import Final, NamedTuple
 
 from mcpx.core.daemon import lifecycle
 from mcpx.core.gateway.clients.known_clients import known_client
+from mcpx.core.policy.agreements import Agreements
 from mcpx.core.store.paths import DaemonPaths, daemon_paths
 from mcpx.errors import MCPXError
-from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
+from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file, state_folder
 from mcpx.setup.changes import carry_out
-from mcpx.setup.clients import CLIENTS, ClientFile, ClientServers, Server, find, find_all, read_client_file
+from mcpx.setup.clients import (
+    CLIENTS,
+    ClientFile,
+    ClientServers,
+    Server,
+    client_named,
+    find,
+    find_all,
+    in_folders,
+    read_client_file,
+)
 from mcpx.setup.clients.install_plan import plan_installs
 from mcpx.setup.clients.installing import configuration_of
 from mcpx.setup.clients.translating import translate
@@ -32,6 +44,16 @@ from mcpx.setup.doctor.probe import Answer, ask
 
 ANSWER_TIMEOUT_S: Final = 15.0  # to shake hands and list the tools; it takes 0.1 s
 AT_ONCE: Final = 4  # probes
+CLAUDE_CODE: Final = "claude-code"
+IN_FOLDERS: Final = {
+    CLAUDE_CODE: (
+        ".mcp.json",
+        'write "disabledMcpjsonServers": {names} into {folder}/.claude/settings.local.json',
+    ),
+    "vscode": (".vscode/mcp.json", "disable it in VS Code, which keeps that (MCP: List Servers)"),
+    "cursor": (".cursor/mcp.json", "turn it off in Cursor, which keeps that (Settings > MCP)"),
+}
+"""By client, its file in the folders of projects, and what has it leave a server there alone."""
 OWN_NAMES: Final = {"vscode": "visual-studio-code", "copilot": "github-copilot-cli"}
 """What clients call themselves in the handshake, where that is not their name in the table."""
 
@@ -71,7 +93,8 @@ def _check_file(file: ClientFile, installation: Installation, probes: list[Probe
             probes.append(probe)
     yield from _twice(file, own)
     yield from _beside(found, installation)
-    for remark in found.notes:  # servers of one folder, for one
+    yield from _in_folders(found, installation)
+    for remark in found.notes:
         yield note(file.client.name, remark)
 
 
@@ -118,6 +141,42 @@ def _beside(found: ClientServers, installation: Installation) -> Iterator[Findin
         yield note(name, text, f"{_install(file)} --adopt{option}")
     for other in [each.name for each in found.servers if each.name in staying]:
         yield note(name, f"keeps {other}, which works in it alone: {staying[other]}")
+
+
+def _in_folders(found: ClientServers, installation: Installation) -> Iterator[Finding]:
+    """Report what a client has from files of folders, beside MCPX, which offers it or could."""
+    client = found.file.client
+    if not found.own or client.name not in IN_FOLDERS:
+        return
+    file, turn_off = IN_FOLDERS[client.name]
+    agreements = Agreements(Path(installation.environ.get(STATE_VARIABLE) or state_folder()))
+    for each in in_folders(_folders(installation), os.getcwd()):
+        at = os.path.join(each.project, file)
+        own = {name: entry for name, entry in each.entries.items() if entry.file == at}
+        said = {name: agreements.said(each.project, entry) for name, entry in own.items()}
+        off = _turned_off(each.project) if client.name == CLAUDE_CODE else set()
+        if doubled := [name for name in own if said[name] == "yes" and name not in off]:
+            text = f"has {', '.join(doubled)} of {at}, which MCPX offers there too: each of its tools twice"
+            yield note(client.name, text, turn_off.format(folder=each.project, names=json.dumps(doubled)))
+        if waiting := [name for name in own if said[name] is None]:
+            text = f"has {', '.join(waiting)} of {at}; MCPX could offer that to all clients there"
+            yield note(client.name, text, f"mcpx approve --project {shlex.quote(each.project)}")
+
+
+def _folders(installation: Installation) -> list[str]:
+    """The folders that Claude Code has worked in: other clients do not say that."""
+    found = find_all(client_named(CLAUDE_CODE), installation.environ)
+    return [folder for file in found for folder in read_client_file(file).folders]
+
+
+def _turned_off(folder: str) -> set[str]:
+    """The servers of a folder's `.mcp.json` that Claude Code is told there to leave alone."""
+    off: set[str] = set()
+    for name in ("settings.json", "settings.local.json"):
+        with suppress(OSError, ValueError, AttributeError, TypeError):
+            settings = json.loads(Path(folder, ".claude", name).read_text(encoding="utf-8"))
+            off |= {str(each) for each in settings.get("disabledMcpjsonServers", ())}
+    return off
 
 
 def _problem(probe: Probe, installation: Installation) -> Finding | None:

@@ -26,7 +26,7 @@ CLAUDE_CODE = """{
   "mcpServers": {
     "linear": {"type": "http", "url": "https://linear.example", "headers": {"Authorization": "Bearer s3cret"}}
   },
-  "projects": {"/work": {"mcpServers": {"local": {"command": "x"}}, "history": ["é", "\\u0000"]}}
+  "projects": {"/gone/shop": {"mcpServers": {"local": {"command": "x"}}, "history": ["é", "\\u0000"]}}
 }
 """
 CURSOR = """// cursor

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from mcpx.cli.main import cli
 from mcpx.core.config import load
+from mcpx.core.config.project_entries import ClaudeProjects, read_project
+from mcpx.core.policy.agreements import Agreements
 from mcpx.errors import MCPXError
 from tests.mcpx.cli.setup.ten_clients import SERVERS, make_home, mcpx
 from tests.mcpx.scripted import SERVER
@@ -263,3 +265,64 @@ def test_on_a_terminal_it_offers_to_start_what_downloads_itself(home: Path, type
             terminal.wait_for("[.] 1 of 1: git")
             terminal.wait_for("git works: ")
         assert terminal.end() == 0
+
+
+@pytest.fixture
+def shop(home: Path) -> Path:
+    """A folder with a server of its own in Claude Code's file, and one in a file that it brings."""
+    shop = home / "work" / "shop"
+    shop.mkdir(parents=True)
+    of_folder = {str(shop): {"mcpServers": {"db": {"command": "./db"}}, "history": []}, "/gone": {}}
+    servers = {"git": GIT}
+    placed(home, "claude-code", json.dumps({"mcpServers": servers, "projects": of_folder}, indent=1))
+    (shop / ".mcp.json").write_text('{"mcpServers": {"lint": {"command": "npx", "args": ["lint"]}}}')
+    return shop
+
+
+def test_what_a_client_has_for_one_folder_becomes_a_layer_of_that_project(home: Path, shop: Path) -> None:
+    result = run("--yes")
+    assert result.exit_code == 0
+    written = json.loads((home / ".config/mcpx/config.json").read_bytes())["mcpServers"]
+    assert written == {"git": GIT, "shop/db": {"command": "./db", "project": str(shop)}}
+    found = load(home / ".config/mcpx/config.json").servers["shop/db"]
+    assert (found.project, found.transport.cwd, found.idle_stop) == (str(shop), str(shop), 900.0)
+    shown = [line.strip() for line in result.stdout.splitlines()]
+    at = shown.index("~/work/shop: its files name 1 server, for clients there alone")
+    asks = f"to have MCPX offer that there: mcpx approve --project {shop}"
+    assert shown[at + 1 : at + 4] == ["lint (.mcp.json)", "starts: npx lint", asks]
+    assert not (home / "state" / "projects.json").exists()  # a yes to the import is none to that
+    assert "has all of them" in run().stdout
+
+
+def test_adopting_takes_it_out_of_the_client_and_undo_puts_it_back(home: Path, shop: Path) -> None:
+    before = (home / ".claude.json").read_bytes()
+    result = mcpx(home, "install", "--adopt", "claude-code", "--yes")
+    assert (result.exit_code, "shop/db" in result.stdout) == (0, True)
+    after = json.loads((home / ".claude.json").read_bytes())
+    assert [*after["mcpServers"]] == ["mcpx"]
+    assert after["projects"] == {str(shop): {"mcpServers": {}, "history": []}, "/gone": {}}
+    assert json.loads((shop / ".mcp.json").read_bytes())["mcpServers"].keys() == {"lint"}
+    assert "nothing to do" in mcpx(home, "install", "--adopt", "claude-code").stdout
+    assert mcpx(home, "undo", "--yes").exit_code == 0
+    assert (home / ".claude.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("y\r", True), ("n\r", False)])
+def test_on_a_terminal_what_the_files_of_a_folder_name_is_a_question_of_its_own(
+    home: Path, shop: Path, typed: str, agreed: bool
+) -> None:
+    environment = {**os.environ, "SHELL": "/bin/false"}
+    for first in (True, False):
+        with Terminal("-m", "mcpx", "import", env=environment) as terminal:
+            if first:
+                terminal.wait_for("Write 2 servers to")
+                terminal.type("y\r")
+                terminal.wait_for("Start git once now?")
+                terminal.type("n\r")
+            if first or not agreed:  # it is not asked again once it was agreed to
+                terminal.wait_for("Let clients in ~/work/shop start lint? [y/N]")
+                terminal.type(typed)
+            assert terminal.end() == 0
+    found = read_project(str(shop), ClaudeProjects())
+    said = Agreements(home / "state").said(str(shop), found.entries["lint"])
+    assert said == ("yes" if agreed else None)

@@ -145,12 +145,12 @@ def test_adopting_moves_the_servers_and_leaves_mcpx_alone(home: Path) -> None:
     assert {*servers(home, ".config/goose/config.yaml", "extensions")} == {"developer", "mcpx"}  # type: ignore[misc]
     assert {*servers(home, ".codex/config.toml", "mcp_servers")} == {"mcpx"}  # type: ignore[misc]
     reports = {each["client"]: each for each in json.loads(result.stdout)["clients"]}
-    assert "for one folder alone" in str(reports["claude-code"]["notes"])
+    assert "its folder is not there" in reports["claude-code"]["stays"]["shop/local"]
     assert reports["windsurf"]["adopted"] == {"git": "git-windsurf", "far": "far"}
     assert "asks" in reports["vscode"]["stays"]
     assert "ext" in reports["zed"]["stays"]
     kept = {name for each in reports.values() for name in (*each["adopted"], *each["stays"])}
-    assert kept == SERVERS - {"broken"}
+    assert kept == SERVERS - {"broken"} | {"shop/local"}
 
 
 def test_what_is_lost_of_an_adopted_server_is_named(home: Path) -> None:

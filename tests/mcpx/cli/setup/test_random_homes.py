@@ -76,8 +76,8 @@ def made(rng: random.Random, client: str, name: str) -> Made:
     return Made(client, name, entry, works, on)
 
 
-def written(client: str, entries: list[Made]) -> str:
-    """The file of a client with these entries."""
+def written(client: str, entries: list[Made], shop: Path) -> str:
+    """The file of a client with these entries; that of Claude Code has one for a folder, too."""
     shaped = {each.name: shape(each) for each in entries}
     if client == "codex":
         return "# mine\n" + "".join(
@@ -93,7 +93,7 @@ def written(client: str, entries: list[Made]) -> str:
         return "name: Mine\nversion: 1.0.0\n" + ("mcpServers:\n" + "\n".join(lines) + "\n" if lines else "")
     document: dict[str, Any] = {KEYS[client]: shaped, "other": [1, "é"]}
     if client == "claude-code":
-        document["projects"] = {"/work": {"mcpServers": {"of-project": {"command": "x"}}}}
+        document["projects"] = {str(shop): {"mcpServers": {"of-project": {"command": "x", "args": []}}}}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
@@ -119,7 +119,8 @@ def toml(value: Any) -> str:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_of_a_home_made_at_random_nothing_is_lost(tmp_path: Path, seed: int) -> None:
-    rng, home = random.Random(seed), tmp_path / "home"
+    rng, home, shop = random.Random(seed), tmp_path / "home", tmp_path / "shop"
+    shop.mkdir()
     entries: dict[tuple[str, str], Made] = {}
     for client in rng.sample(sorted(KEYS), rng.randrange(2, 9)):
         names = rng.sample(NAMES, rng.randrange(5))
@@ -127,9 +128,12 @@ def test_of_a_home_made_at_random_nothing_is_lost(tmp_path: Path, seed: int) -> 
         if mine and rng.random() < 0.3:  # one that is there twice
             mine.append(mine[0]._replace(name="twin"))
         entries |= {(client, each.name): each for each in mine}
+        if client == "claude-code":
+            of_project = Made(client, "shop/of-project", {"command": "x"}, works=True, on=True)
+            entries[client, of_project.name] = of_project
         path = find(client_named(client), {"HOME": str(home)}, "linux").path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(written(client, mine))
+        path.write_text(written(client, mine, shop))
         path.chmod(rng.choice([0o600, 0o644]))
     before = look(home)
     config = home / ".config/mcpx/config.json"

@@ -136,6 +136,20 @@ async def test_each_project_has_a_process_that_all_clients_in_it_share(house, fo
     assert alive_in_group(first["pid"])
 
 
+async def test_an_entry_for_one_project_is_offered_to_the_clients_there_alone(house, folders):
+    a, b, link = *folders[:2], house.folder / "link"
+    link.symlink_to(a)
+    own = server({"project": str(link), "env": {"ROOT": "${project}/src"}})
+    house.write({"a/s": own, "s": server()}, toon_compression_enabled=False)
+    async with client(house, a) as one, client(house, b) as other:
+        found = await where(one, "a/s")
+        assert (found["cwd"], found["env"]["ROOT"]) == (str(a), f"{a}/src")
+        assert (await where(one))["pid"] == (await where(other))["pid"] != found["pid"]
+        assert "a/s" in await inspected(one)
+        assert "a/s" not in await inspected(other)
+        assert (await call(other, "a/s"))["structuredContent"]["code"] == "unknown_server"
+
+
 @pytest.mark.parametrize("spelling", ["${project}", "${workspaceFolder}", "${CLAUDE_PROJECT_DIR}"])
 async def test_the_project_stands_in_arguments_and_variables_too(house, folders, spelling):
     given = server({"env": {"ROOT": f"{spelling}/src", "OWN": "${CLAUDE_PROJECT_DIR:-none}"}})

@@ -105,16 +105,32 @@ def test_a_name_that_is_given_twice_is_said() -> None:
     assert found.notes == ("the name a is given twice; the client takes the last",)
 
 
-def test_servers_of_single_projects_are_named_and_not_taken() -> None:
+def test_servers_for_single_folders_have_these_as_their_projects(tmp_path: Path) -> None:
+    shop, other = tmp_path / "shop", tmp_path / "else" / "shop"
+    other.mkdir(parents=True)
+    shop.mkdir()
+    db = {"command": "./db", "args": ["./schema"]}
     document = {
         "mcpServers": {"git": GIT},
-        "projects": {"/w/one": {"mcpServers": {"db": GIT}}, "/w/two": {"mcpServers": {}}, "/w/three": 3},
+        "projects": {
+            str(shop): {"mcpServers": {"db": db, "mcpx": {"command": "mcpx", "args": ["attach"]}}},
+            str(other): {"mcpServers": {"db": db | {"cwd": "sub"}}},
+            str(tmp_path): {"mcpServers": {}},
+            "/w/gone": {"mcpServers": {"lost": GIT}},
+            "/w/three": 3,
+        },
     }
     found = given("claude-code", json.dumps(document))
-    assert list(entries(found)) == ["git"]
-    (note,) = found.notes
-    assert note.startswith("not taken, as they are for one folder alone (/w/one): db; ")
-    assert "mcpx approve --project /w/one " in note
+    label = next(name for name in entries(found) if name.startswith("shop-"))
+    assert entries(found) == {
+        "git": GIT,
+        "shop/db": db | {"project": str(shop)},
+        label: db | {"cwd": "sub", "disabled": True, "project": str(other)},
+    }
+    assert [(each.name, each.reason) for each in found.left_out] == [
+        ("gone/lost", "its folder is not there: /w/gone")
+    ]
+    assert found.folders == (str(shop), str(other), str(tmp_path))
 
 
 @pytest.mark.parametrize("version", ["first", "second"])

@@ -12,8 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from mcpx.core.config.project_entries import ClaudeProjects, read_project
+from mcpx.core.policy.agreements import Agreements
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.wire.unreachable import OFFLINE
+from mcpx.paths import state_folder
 from mcpx.setup.changes import Edit, State, carry_out, history
 from mcpx.setup.doctor.examination import Check, examine
 from mcpx.setup.doctor.installation import Installation, ok
@@ -265,3 +268,31 @@ def test_a_home_that_is_read_only(home):
         home.folder.chmod(0o700)
     assert page.naming("wrong", "folders", "cannot be written to"), page
     assert not [each for each in page.findings if "could not be made" in each.text], page
+
+
+def test_a_server_of_a_folder_that_a_client_starts_beside_mcpx_is_named_until_it_does_not(home):
+    shop = home.folder / "work" / "shop"
+    ensure_folder(shop / ".claude")
+    (shop / ".mcp.json").write_text('{"mcpServers": {"lint": {"command": "lint"}}}')
+    file = home.folder / ".claude.json"
+    of_folder = {str(shop): {"mcpServers": {"db": {"command": "db"}}}}
+    file.write_text(json.dumps({"mcpServers": {"mcpx": home.own_entry()}, "projects": of_folder}))
+    file.chmod(0o600)
+
+    def told():
+        found = [each for each in home.examine().findings if each.subject == "claude-code"]
+        return {each.text: each.advice for each in found if each.level == "note"}
+
+    with home.daemon(servers=(server(),)):
+        own = "starts servers of its own beside MCPX: shop/db"
+        waits = f"has lint of {shop}/.mcp.json; MCPX could offer that to all clients there"
+        assert told() == {
+            own: "mcpx install claude-code --adopt",
+            waits: f"mcpx approve --project {shop}",
+        }
+        Agreements(state_folder()).keep(read_project(str(shop), ClaudeProjects()), "yes")
+        twice = f"has lint of {shop}/.mcp.json, which MCPX offers there too: each of its tools twice"
+        settings = shop / ".claude" / "settings.local.json"
+        assert told()[twice] == f'write "disabledMcpjsonServers": ["lint"] into {settings}'
+        settings.write_text('{"disabledMcpjsonServers": ["lint"]}')
+        assert told().keys() == {own}

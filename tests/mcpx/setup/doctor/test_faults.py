@@ -266,14 +266,6 @@ def test_what_works_in_the_editor_alone_gets_no_advice_that_does_nothing(home):
     assert 'in place of "${workspaceFolderBasename}"' in finding.advice
 
 
-def test_servers_of_one_folder_are_named(home):
-    projects = {"/work/shop": {"mcpServers": {"git": {"command": "uvx"}}}}
-    text = json.dumps({"mcpServers": {"mcpx": home.own_entry()}, "projects": projects})
-    (home.folder / ".claude.json").write_text(text)
-    page = home.examine(starts=False)
-    assert page.naming("note", "claude-code", "/work/shop", "git")
-
-
 @pytest.mark.parametrize(
     ("sign_in", "said"),
     [
