@@ -78,6 +78,17 @@ def locked(file: Path) -> dict[str, str]:
     return dict(pin for pin in pins if len(pin) == 2)  # noqa: PLR2004 - a name and a version
 
 
+def locked_digests(file: Path) -> dict[str, list[str]]:
+    """The SHA-256 of the wheels of each distribution in a file of ours."""
+    found: dict[str, list[str]] = {}
+    for line in file.read_text().splitlines():
+        if "==" in line and not line.startswith("#"):
+            digests = found.setdefault(line.partition("==")[0], [])
+        elif "--hash=sha256:" in line:
+            digests.append(line.partition("--hash=sha256:")[2].removesuffix(" \\"))
+    return found
+
+
 def resolve(requirements: list[str], kept: dict[str, str]) -> dict[str, str]:
     """The version of each distribution that is needed, by canonical name, in order."""
     wanted = list(requirements)

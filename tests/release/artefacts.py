@@ -1,14 +1,12 @@
 """The wheel and the source distribution of this checkout, and environments that they are installed into.
 
-`build` makes both as a release does: the source distribution of the files that git knows, the wheel of the
-unpacked source distribution, with the locked setuptools. The tools (uv, pipx) are in `.venv-release`, which
+The tools (uv, pipx) are in `.venv-release`, which
 `scripts/test --all` makes; their caches are the user's, so that a second run takes seconds.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,17 +54,9 @@ def run(command: list[str | Path], **options: object) -> str:
 
 
 def build(folder: Path) -> Artefacts:
-    """Build both into `folder`."""
-    uv = require("uv")
-    source, made = folder / "source", folder / "dist"
-    listed = run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT)
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, source / name)
-    run([uv, "build", "--no-build-isolation", "--python", sys.executable, "--out-dir", made, source])
-    (wheel,), (sdist,) = made.glob("*.whl"), made.glob("*.tar.gz")
-    return Artefacts(wheel, sdist)
+    """Build both into `folder`, as `scripts/release --build` does."""
+    made = run([sys.executable, "-m", "scripts.lab.releasing", "--build", folder], cwd=ROOT)
+    return Artefacts(*map(Path, made.splitlines()))
 
 
 class Environment:

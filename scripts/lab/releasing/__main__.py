@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import re
 import subprocess
 import sys
@@ -11,11 +12,14 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from packaging.version import Version
 
 from scripts.lab.releasing import formula
+from scripts.lab.releasing.building import build
 from scripts.lab.releasing.changelog import UNRELEASED, ReleaseError, notes, released, version_of
+from scripts.lab.releasing.sbom import bill
 
 DISTRIBUTION: Final = "mcpx-gateway"
 _VERSION: Final = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
@@ -39,10 +43,14 @@ def main(arguments: list[str] | None = None, root: Path = Path(__file__).parents
     parser.add_argument(
         "--try", nargs="?", const="", dest="attempt", metavar="URL", help="print the lines to try it"
     )
+    parser.add_argument("--build", type=Path, metavar="FOLDER", help="build source distribution and wheel")
+    parser.add_argument(
+        "--sbom", action="store_true", default=None, help="print the bill of materials (CycloneDX)"
+    )
     chosen = parser.parse_args(arguments)
-    asked = [chosen.version, chosen.notes, chosen.formula, chosen.attempt]
+    asked = [chosen.version, chosen.notes, chosen.formula, chosen.attempt, chosen.build, chosen.sbom]
     if sum(each is not None for each in asked) != 1:
-        parser.error("give a VERSION, or one of --notes, --formula and --try")
+        parser.error("give a VERSION, or one of --notes, --build, --formula, --try and --sbom")
     try:
         if chosen.version is not None:
             release(root, version_of(chosen.version), dry_run=chosen.dry_run)
@@ -58,14 +66,19 @@ def text(root: Path, chosen: argparse.Namespace) -> str:
     """The text that was asked for."""
     if chosen.notes is not None:
         return notes((root / "CHANGELOG.md").read_text("utf-8"), chosen.notes)
+    if chosen.build is not None:
+        return "".join(f"{path}\n" for path in build(root, chosen.build))
     version = current(root)
-    if chosen.formula is not None:
-        url, wheel = chosen.formula[0], Path(chosen.formula[1])
-        if not wheel.is_file() or f"-{version}-" not in wheel.name:
-            raise ReleaseError(f"{wheel} is no wheel of {version}: build one with uv build")
-        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-        return formula.formula(project, wheel, version, url)
-    return attempts(version, chosen.attempt)
+    if chosen.attempt is not None:
+        return attempts(version, chosen.attempt)
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    if chosen.sbom:
+        made = bill(version, project["license"], at=datetime.now(UTC), serial=uuid4())
+        return json.dumps(made, indent=2) + "\n"
+    url, wheel = chosen.formula[0], Path(chosen.formula[1])
+    if not wheel.is_file() or f"-{version}-" not in wheel.name:
+        raise ReleaseError(f"{wheel} is no wheel of {version}: build one with scripts/release --build FOLDER")
+    return formula.formula(project, wheel, version, url)
 
 
 def attempts(version: str, url: str) -> str:
