@@ -42,14 +42,14 @@ from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.store.paths import DaemonPaths, check_state_folder
 from mcpx.core.store.stale import claim_configuration_folder, clean_up
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.system.input import Hangup
 from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.system.limits import raise_limit
-from mcpx.core.telemetry.hangup import Hangup
+from mcpx.core.system.systemd import Notifier
+from mcpx.core.system.watchdog import Patience
 from mcpx.core.telemetry.log_files import LogRotation
 from mcpx.core.telemetry.suspend import AwakeLoop
-from mcpx.core.telemetry.systemd import Notifier
 from mcpx.core.telemetry.tracing_setup import open_tracing
-from mcpx.core.telemetry.watchdog import Patience
 from mcpx.parts import cluster_of, part, ports
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown
 

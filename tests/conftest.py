@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mcpx.core.system.linux import LINUX
 from tests.forking import client
 from tests.forking.workers import Workers
 
@@ -84,6 +85,8 @@ LONG = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if not LINUX and (mark := item.get_closest_marker("linux")):
+            item.add_marker(pytest.mark.skip(reason=f"Linux alone: {mark.args[0]}"))
         if item.nodeid.startswith(OTHERS):
             item.add_marker(pytest.mark.others)
         elif item.nodeid.startswith(LONG):

@@ -6,13 +6,12 @@ started, nothing that the configuration names is run, and after `PATIENCE_S` the
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcpx.core.system.reaping import time_limit
 from mcpx.core.text import is_clean, one_line
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def complete_token(
 def _offered(names: Callable[[], list[tuple[str, str]]], incomplete: str) -> list[CompletionItem]:
     """The names that begin so, in time or not at all: completion never fails and never waits."""
     try:
-        with _in_time():
+        with time_limit(PATIENCE_S):
             found = names()
     except Exception:  # noqa: BLE001 - the boundary: a person who types is not told of errors
         return []
@@ -119,20 +118,6 @@ def _offered(names: Callable[[], list[tuple[str, str]]], incomplete: str) -> lis
         for name, text in found
         if name.startswith(incomplete) and is_clean(name) and not any(map(str.isspace, name))
     ]
-
-
-@contextmanager
-def _in_time() -> Iterator[None]:
-    def give_up(*_: object) -> NoReturn:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _config_of(ctx: click.Context) -> str | None:

@@ -209,7 +209,7 @@ def asked(question: str, *, default: bool = False) -> bool:
 
 def _wait_for_line() -> None:
     """Block until a line has been typed; a signal ends that at once, whenever it comes."""
-    from mcpx.core.system.polling import readable  # for a question alone
+    from mcpx.core.system.input import readable  # for a question alone
 
     woken, wake = os.pipe()
     os.set_blocking(wake, False)

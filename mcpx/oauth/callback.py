@@ -23,9 +23,9 @@ import anyio
 import anyio.abc
 import structlog
 
+from mcpx.core.system.peers import belongs_to_user
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import Throttle
-from mcpx.core.wire.loopback_peers import belongs_to_user
 from mcpx.oauth.answers import callback_in
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import Progress

@@ -31,7 +31,7 @@ import structlog
 
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.private_files import read_own_file, replace_file
-from mcpx.core.wire.loopback_peers import users_are_known
+from mcpx.core.system.peers import users_are_known
 
 log = structlog.get_logger()
 CODE_S: Final = 120.0  # that a code waits for its browser

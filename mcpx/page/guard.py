@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.gateway.frontends.http.asgi import NOTED
+from mcpx.core.system.peers import is_own
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import Throttle
-from mcpx.core.wire.loopback_peers import is_own
 from mcpx.page.access import Access
 
 log = structlog.get_logger()

@@ -23,7 +23,7 @@ from tests.faults.served import HELLO, entry
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(sys.platform != "linux", reason="state files are mapped there alone"),
+    pytest.mark.linux("state files are mapped there alone"),
 ]
 KILLS = int(os.environ.get("MCPX_AUDIT_KILLS", "3"))
 WINDOW = 32

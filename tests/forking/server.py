@@ -70,6 +70,7 @@ CONFIG = '{"mcpServers": {"a": {"command": "a"}, "b": {"url": "http://127.0.0.1/
 KILLED_BY_ID = {
     "mcpx.demo.tools"
 }  # a forked one, behind the process that was started, still answers for a moment
+PIDFD_OPEN = getattr(os, "pidfd_open", None)  # before MCPX is imported, which may hide it
 FORK_ALL = "MCPX_TESTS_FORK_ALL"  # in the environment of a test that kills none
 MAX_PASSED = 4  # descriptors, beside the three streams
 PLAIN_LOCALES = {"C", "POSIX", "C.UTF-8", "C.utf8"}  # Python lets any byte through its streams there
@@ -146,7 +147,7 @@ class Server:
         return None
 
     def _look_after(self, pid: int, request: Request) -> None:
-        pidfd = os.pidfd_open(pid)
+        pidfd = PIDFD_OPEN(pid)
         connection = request.connection
 
         def ended() -> None:

@@ -79,3 +79,10 @@ def test_docstrings_doors_and_imports_in_functions_are_counted(figures, tmp_path
 
 def test_every_figure_has_a_limit(figures, tmp_path):
     assert counted(figures, tmp_path, a="def f():\n    pass\n").keys() == figures.LIMITS.keys()
+
+
+def test_a_file_of_linux_that_is_named_elsewhere_is_counted(figures, tmp_path):
+    said = '"""About /proc."""\nONE = "/proc/self/stat"\nTWO = f"/sys/{ONE}"\nOTHER = "/process"\n'
+    key = "names of Linux's own files outside of core/system"
+    assert counted(figures, tmp_path / "a", core__wire__a=said)[key] == 2
+    assert counted(figures, tmp_path / "b", core__system__a=said)[key] == 0

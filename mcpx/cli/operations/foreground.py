@@ -53,7 +53,7 @@ def run(config_path: str | None) -> NoReturn:
     from mcpx.core.telemetry.log import configure  # first, as it has structlog imported without rich
 
     configure()
-    from mcpx.core.telemetry.hangup import outlive_early_hangup  # after structlog
+    from mcpx.core.system.input import outlive_early_hangup  # after structlog
 
     outlive_early_hangup()
     from mcpx.core.servers.early_start import early_children  # likewise

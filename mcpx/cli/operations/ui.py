@@ -19,6 +19,7 @@ from mcpx.core.config import load
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import request, request_or_fail
 from mcpx.core.store.paths import daemon_paths
+from mcpx.core.system.linux import PLATFORM
 from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # --- the person's browser
 
 
-def has_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
+def has_browser(environ: Mapping[str, str] = os.environ, platform: str = PLATFORM) -> bool:
     """Return True if a browser would open on this screen, or `BROWSER` names one."""
     if environ.get("BROWSER"):
         return True

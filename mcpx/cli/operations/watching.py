@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import termios
 import time
-import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
@@ -22,7 +20,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mcpx.cli.printing import console, echo
-from mcpx.core.system.polling import readable
+from mcpx.core.system.input import mode_of, on_stop, read_keys, readable, set_mode, stop_here
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 
@@ -151,27 +149,25 @@ def _keys() -> Iterator[Callable[[float], str]]:
     os.set_blocking(woken, False)
     os.set_blocking(wakes, False)
     fd = sys.stdin.fileno() if sys.stdin.isatty() else None
-    mode = None if fd is None else termios.tcgetattr(fd)
+    mode = None if fd is None else mode_of(fd)
 
     def enter() -> None:
         if fd is not None:
-            tty.setcbreak(fd, termios.TCSADRAIN)
+            read_keys(fd)
 
     def leave() -> None:
         if fd is not None and mode is not None:
-            termios.tcsetattr(fd, termios.TCSADRAIN, mode)
+            set_mode(fd, mode)
 
     def stop(*_: object) -> None:
         """Give the terminal back to the shell until the process is continued (Ctrl-Z, fg)."""
         leave()
         os.write(sys.stdout.fileno(), _ORDINARY_SCREEN)
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, stop)
+        stop_here()
         os.write(sys.stdout.fileno(), _ALTERNATE_SCREEN)
         enter()
 
-    before = signal.signal(signal.SIGWINCH, lambda *_: None), signal.signal(signal.SIGTSTP, stop)
+    undo = on_stop(stop)
     woken_before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def wait(seconds: float) -> str:
@@ -186,8 +182,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
         yield wait
     finally:
         signal.set_wakeup_fd(woken_before)
-        signal.signal(signal.SIGWINCH, before[0])
-        signal.signal(signal.SIGTSTP, before[1])
+        undo()
         leave()
         os.close(woken)
         os.close(wakes)

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +27,7 @@ from mcpx.cli.printing import echo
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config.server_config import SCOPE
 from mcpx.core.daemon.control_client import RefusedError
-from mcpx.core.system.polling import readable
+from mcpx.core.system.input import Mode, mode_of, read_unedited, readable, set_mode
 from mcpx.core.text import one_line, shown_server
 from mcpx.errors import ConfigError, MCPXError
 
@@ -60,7 +59,7 @@ class TypedLines:
         self._ended = ended
         self._prompt = prompt
         self._fd = sys.stdin.fileno()
-        self._mode: list[Any] | None = None
+        self._mode: Mode | None = None
         self._stop, self._stopped = os.pipe()
         self._thread = threading.Thread(target=self._run, name="typed lines", daemon=True)
         self._line = ""
@@ -68,11 +67,9 @@ class TypedLines:
 
     def __enter__(self) -> Self:
         if os.isatty(self._fd):
-            self._mode = termios.tcgetattr(self._fd)
-            mode = termios.tcgetattr(self._fd)
-            mode[3] &= ~(termios.ICANON | termios.ECHO)
+            self._mode = mode_of(self._fd)
             self._before = signal.signal(signal.SIGTERM, self._end_at_once)
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
+            read_unedited(self._fd)
         self._thread.start()
         return self
 
@@ -83,14 +80,14 @@ class TypedLines:
         self._thread.join(JOIN_TIMEOUT_S)
         os.close(self._stop)
         if self._mode is not None:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._mode)
+            set_mode(self._fd, self._mode)
             signal.signal(signal.SIGTERM, self._before)
             self._show("\n")
 
     def _end_at_once(self, number: int, _frame: object) -> None:
         """End by a signal as without this, with the terminal as it was."""
         if self._mode is not None:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._mode)
+            set_mode(self._fd, self._mode)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 

@@ -39,8 +39,8 @@ from mcpx.core.running import own
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.paths import check_state_folder
 from mcpx.core.system.limits import raise_limit
+from mcpx.core.system.watchdog import Patience
 from mcpx.core.telemetry.suspend import AwakeLoop
-from mcpx.core.telemetry.watchdog import Patience
 from mcpx.core.wire.tls_channel import server_context
 from mcpx.errors import MCPXError
 from mcpx.paths import STATE_VARIABLE

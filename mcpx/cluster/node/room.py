@@ -2,18 +2,15 @@
 
 Gateways place by figures that are a second old, and none sees what the others place within that second. The
 node sees all of them: near its limit it refuses, and the gateway places the session elsewhere at once. The
-decision itself is that of `mcpx.cluster.placement`, by which gateways choose. In a container the container's
-memory counts (cgroup v2), where it is less. Where the system does not say, there is None.
+decision itself is that of `mcpx.cluster.placement`, by which gateways choose.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import anyio
@@ -22,21 +19,13 @@ from mcpx.cluster.node.servers import NodeServers
 from mcpx.cluster.node.spec import ServerSpec
 from mcpx.cluster.placement import has_memory
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.system.processes import PROC
+from mcpx.core.system.limits import descriptors
+from mcpx.core.system.processes import Memory, memory_now
 from supervisors import Phase
 
-_CGROUPS: Final = Path("/sys/fs/cgroup")
-KIB: Final = 1024
 PROMISE_S: Final = 5.0  # after which a session that was taken is in the machine's figures, or is starting
 LOOK_S: Final = 0.1  # between two looks at the machine, each of which takes a tenth of a millisecond
 MIB: Final = 1 << 20
-
-
-class Memory(NamedTuple):
-    """Bytes that a machine has, and those that are free."""
-
-    total: int | None
-    free: int | None
 
 
 class Machine(NamedTuple):
@@ -52,55 +41,12 @@ class Machine(NamedTuple):
 def look() -> Machine:
     """The machine now."""
     memory = memory_now()
-    load = descriptors = None
+    load = open_now = None
     with suppress(OSError):
         load = round(os.getloadavg()[0], 2)
     with suppress(OSError):
-        descriptors = len(os.listdir("/dev/fd"))  # noqa: PTH208 - tens of thousands, maybe
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = None if soft == resource.RLIM_INFINITY else soft
-    return Machine(memory.total, memory.free, load, descriptors, most)
-
-
-def memory_now() -> Memory:
-    """The memory now, without anything else; takes a tenth of a millisecond."""
-    return _least(_of_machine(), _of_container())
-
-
-def _least(machine: Memory, container: Memory) -> Memory:
-    """The memory that can be had: of both limits the lower, and of what is left likewise."""
-    totals = [each[0] for each in (machine, container) if each[0] is not None]
-    free = [each[1] for each in (machine, container) if each[1] is not None]
-    return Memory(min(totals, default=None), min(free, default=None))
-
-
-def _of_machine() -> Memory:
-    found: dict[str, int] = {}
-    try:
-        for line in (PROC / "meminfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in {"MemTotal", "MemAvailable"}:
-                found[name] = int(value.split()[0]) * KIB
-    except (OSError, ValueError, IndexError):
-        with suppress(OSError, ValueError):
-            return Memory(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None)
-    return Memory(found.get("MemTotal"), found.get("MemAvailable"))
-
-
-def _of_container() -> Memory:
-    """Of the cgroup of this process (cgroups(7)); None where it has no limit."""
-    try:
-        group = (PROC / "self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
-        folder = _CGROUPS / group if (_CGROUPS / group / "memory.max").exists() else _CGROUPS
-        limit = int((folder / "memory.max").read_text())  # or the word `max`
-        used = int((folder / "memory.current").read_text())
-        cache = next(
-            (int(line.split()[1]) for line in (folder / "memory.stat").read_text().splitlines()
-             if line.startswith("inactive_file ")), 0,
-        )  # fmt: skip
-    except (OSError, ValueError, IndexError):
-        return Memory(None, None)
-    return Memory(limit, max(0, limit - used + cache))
+        open_now = len(os.listdir("/dev/fd"))  # noqa: PTH208 - tens of thousands, maybe
+    return Machine(memory.total, memory.free, load, open_now, descriptors().now)
 
 
 class Room:

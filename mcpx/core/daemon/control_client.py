@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mcpx.core.store.paths import DaemonPaths, connect
 from mcpx.core.system.endpoint import PROGRESS_PREFIX
-from mcpx.core.system.polling import readable
+from mcpx.core.system.input import readable
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
 

@@ -29,6 +29,7 @@ from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.store.private_files import replace_file
+from mcpx.core.system.linux import PLATFORM
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 
@@ -175,7 +176,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """The advice after an installation; `{config}` stands for the option that names the configuration."""
 
 
-def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
+def service(platform: str = PLATFORM, environ: Mapping[str, str] = os.environ) -> Service:
     """The service manager of this system.
 
     Raises:
@@ -224,7 +225,7 @@ def _launchd(home: Path) -> Service:
     )
 
 
-def install(config: Path, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Report:
+def install(config: Path, *, platform: str = PLATFORM, environ: Mapping[str, str] = os.environ) -> Report:
     """Let the service manager run MCPX with that configuration, now and at every login.
 
     Raises:
@@ -254,7 +255,7 @@ def install(config: Path, *, platform: str = sys.platform, environ: Mapping[str,
 
 
 def uninstall(
-    config: Path | None = None, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
+    config: Path | None = None, *, platform: str = PLATFORM, environ: Mapping[str, str] = os.environ
 ) -> Report:
     """Remove MCPX from the service manager, and end the one that it runs; of that configuration, if given.
 

@@ -14,9 +14,9 @@ import structlog
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.transport.spawning import EARLY
+from mcpx.core.system.input import Hangup
+from mcpx.core.system.watchdog import EXIT_CODE, Patience, watching
 from mcpx.core.telemetry.contained import contain
-from mcpx.core.telemetry.hangup import Hangup
-from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
 from mcpx.errors import ConfigError
 from supervisors import SupervisorError
 

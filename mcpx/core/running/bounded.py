@@ -8,7 +8,6 @@ cut short. Standard library only; blocks.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import threading
 import time
@@ -16,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from mcpx.core.system.polling import readable
+from mcpx.core.system.input import readable
+from mcpx.core.system.reaping import kill_group
 
 LEAVE_TIMEOUT_S: Final = 2.0  # for its last scripts, after it has answered
 MAX_OUTPUT_BYTES: Final = 1 << 20  # where a caller names no other limit
@@ -161,8 +161,7 @@ def end(process: subprocess.Popen[bytes], *, wait_s: float = LEAVE_TIMEOUT_S) ->
     try:
         return process.wait(wait_s)
     except BaseException as error:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process.pid)
         with suppress(subprocess.TimeoutExpired):
             process.wait(LEAVE_TIMEOUT_S)
         if isinstance(error, subprocess.TimeoutExpired):

@@ -33,8 +33,9 @@ from mcpx.core.servers.session.senders import Sender
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.servers.transport.process import EXIT_WAIT_S
+from mcpx.core.system.linux import LINUX
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.core.wire.channel import CAN_COUNT_UNREAD, after_turn
+from mcpx.core.wire.channel import after_turn
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.outgoing import ConnectionEnded
@@ -233,7 +234,7 @@ class Calls:
         if self._wire.channel.congested:
             return False  # `_resume` is called when it has read
         is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
-        if is_idle or not CAN_COUNT_UNREAD or not link.by_pipe:
+        if is_idle or not LINUX or not link.by_pipe:
             return link.is_alive() and not link.is_doomed()
         return not link.lost.happened
 

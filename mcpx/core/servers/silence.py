@@ -12,7 +12,7 @@ of its own, and on another one tries if a connection can be made at all:
   and is busy: the kernel takes connections for either. It is gone only if it should have answered, by its
   `Manners`: many servers cannot answer while a tool runs, and those are left alone until the deadline.
 
-What it does not see, TCP keep-alive does (`mcpx.core.system.keepalive`): a call whose own connection is dead
+What it does not see, TCP keep-alive does (`mcpx.core.system.peers`): a call whose own connection is dead
 while new ones can be made.
 
 `Manners` are what is known of how a server behaves while requests of one kind run: a tool, or a method. They

@@ -17,7 +17,6 @@ import os
 import shlex
 import socket
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcpx.core.store.folders import ensure_folder, others_may_change, replaceable_above
+from mcpx.core.system.linux import LINUX, short_path
 from mcpx.core.system.locks import is_held, try_lock
 from mcpx.errors import DaemonError
 from mcpx.paths import CONFIGURATIONS, config_file, digest, runtime_folder, state_folder
@@ -88,7 +88,6 @@ def lock_owner(path: Path) -> LockOwner | None:
         os.close(lock)
 
 
-LINUX: Final = sys.platform.startswith("linux")
 MAX_SOCKET_PATH: Final = 100  # bytes of a socket's path that any system takes; macOS takes 103, Linux 107
 LOCK_TIMEOUT_S: Final = 25.0  # for the previous daemon to end: its grace time, its servers' teardown
 POLL_INTERVAL_S: Final = 0.02  # for whatever is awaited from another process
@@ -177,7 +176,7 @@ def is_long(path: Path) -> bool:
 
 @contextmanager
 def address(path: Path) -> Iterator[str]:
-    """A socket's path in a form that the system accepts: a long one through its open folder (proc(5)).
+    """A socket's path in a form that the system accepts: a long one through its open folder.
 
     Raises:
         OSError: The folder of a long one cannot be opened.
@@ -185,11 +184,8 @@ def address(path: Path) -> Iterator[str]:
     if not is_long(path):
         yield str(path)
         return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
+    with short_path(path) as short:
+        yield short
 
 
 def check_state_folder() -> None:

@@ -15,6 +15,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcpx.core.system.linux import folder_of_program
+
 Expose = Literal["three", "all", "both"]
 """How tools are shown: by the three tools, each under its own name, or both."""
 EXPOSURES: Final[tuple[Expose, ...]] = ("three", "all", "both")
@@ -131,7 +133,7 @@ def surroundings(patterns: Collection[str] = (), *, told_all: bool = False) -> S
 
 def _program() -> str:
     """The folder of the executable that has started this process; Linux alone tells."""
-    return os.path.dirname(os.readlink(f"/proc/{os.getppid()}/exe"))
+    return folder_of_program(os.getppid())
 
 
 def _folder(find: Callable[[], str]) -> str:

@@ -1,6 +1,8 @@
 """Events of the files in folders, for a configuration that changes and for servers that are being developed.
 
-An event is only a reason to look: a network file system has none, and a system has limits on what is watched.
+The kernel gives them (inotify on Linux, FSEvents on macOS); where Linux's are hidden, the files are looked at
+again and again. An event is only a reason to look: a network file system has none, and a system has limits on
+what is watched.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from mcpx.core.system.linux import HIDDEN
 
 EVENT_STEP_MS: Final = 250  # that events are collected for: watchfiles looks so often
 
@@ -69,5 +73,6 @@ def _events(
         stop_event=stopping,
         raise_interrupt=False,
         recursive=recursive,
+        force_polling=HIDDEN or None,
         ignore_permission_denied=True,
     )

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import resource
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
-from mcpx.core.system.processes import PROC, children
+from mcpx.core.system.linux import PROC
+from mcpx.core.system.processes import children
 
 log = structlog.get_logger()
 MAX_DESCRIPTORS: Final = (
@@ -52,8 +53,22 @@ def restore_for(pid: int) -> None:
 
 def share(part: float, most: int) -> int:
     """Return how many connections a frontend may hold by its part of all descriptors; `most` at most."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else max(1, min(most, int(soft * part)))
+    soft = descriptors().now
+    return most if soft is None else max(1, min(most, int(soft * part)))
+
+
+class Descriptors(NamedTuple):
+    """How many files this process may have open, now and at most; None for any number."""
+
+    now: int | None
+    most: int | None
+
+
+def descriptors() -> Descriptors:
+    """The limits of this process, as they are now."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    infinite = resource.RLIM_INFINITY
+    return Descriptors(None if now == infinite else now, None if most == infinite else most)
 
 
 # --- of servers

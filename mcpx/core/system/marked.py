@@ -11,10 +11,11 @@ One session is left alone: that of a browser which a server has opened for the p
 in its command line.
 
 A process is signalled only if it is proven to be the server's, by the mark or by its start time, while it is
-held by a pidfd, because its id may be reused. A mark is random: no other process has it by chance.
+held (`mcpx.core.system.reaping`), because its id may be reused. A mark is random: no other process has it by
+chance.
 
 Used by the ledger, which sweeps after a crash, and by each running child. Standard library only. Without
-/proc (macOS) the marks are those that `ps` shows, and descent is not known.
+/proc (macOS) the marks are those that `ps` shows: not those of programs that come with the system.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from typing import Final
 
 from mcpx.core.system import ps
 from mcpx.core.system.environment import CHILD_MARK
-from mcpx.core.system.processes import PROC, descendants, has_proc, start_time
+from mcpx.core.system.linux import PROC, has_proc
+from mcpx.core.system.processes import commands_of, descendants, start_time, start_times
+from mcpx.core.system.reaping import signal_if
 
 _ENVIRON: Final = f"{PROC}/%s/environ"
 _ENVIRON_BYTES: Final = 1 << 14  # at a time
@@ -139,19 +142,20 @@ class Family:
         self._started: dict[int, str] = {}  # of those with the mark, where it cannot be looked up again
 
     def note(self, pid: int) -> None:
-        """Take in the descendants of a process that is known to be the server's. Needs /proc."""
-        if (started := start_time(pid)) is not None and has_proc():
+        """Take in the descendants of a process that is known to be the server's."""
+        if (started := start_time(pid)) is not None:
             self._noted |= descendants(pid, started)
 
     def living(self, marks: Marks) -> set[int]:
         """Return those that live, by a look that was just made; the group as its negative number."""
         found = {pid for pid, mark in marks.items() if mark in self._marks and pid not in {1, os.getpid()}}
         if not has_proc():
-            self._started |= {pid: start_time(pid) or "" for pid in found - self._started.keys()}
+            self._started |= start_times(found - self._started.keys())
         for pid in found - self._seen:
             self.note(pid)
         self._seen |= found
-        found |= {pid for pid, started in self._noted.items() if start_time(pid) == started}
+        now = start_times(self._noted.keys())
+        found |= {pid for pid, started in self._noted.items() if now.get(pid) == started}
         found -= _of_persons_browser(found, self._leaders)
         if self._group is not None and _is_there(-self._group):
             found = {pid for pid in found if not _is_in(pid, self._group)} | {-self._group}
@@ -163,17 +167,7 @@ class Family:
             if pid < 0:
                 os.kill(pid, number)
                 return
-            held = _hold(pid)
-            try:
-                if not self._is_proven(pid):
-                    return
-                if held is None:
-                    os.kill(pid, number)
-                else:
-                    signal.pidfd_send_signal(held, number)
-            finally:
-                if held is not None:
-                    os.close(held)
+            signal_if(pid, number, lambda: self._is_proven(pid))
 
     def _is_proven(self, pid: int) -> bool:
         known = self._noted.get(pid) or self._started.get(pid)
@@ -217,8 +211,8 @@ def _of_persons_browser(pids: set[int], leaders: Collection[int]) -> set[int]:
     That is none that a server itself leads.
     """
     sessions = {pid: session for pid in pids if (session := _session_of(pid)) is not None}
-    looked_at = {*sessions, *sessions.values()}
-    opened = {_session_of(pid) for pid in looked_at if _opens_for_person(_command_of(pid))} - {*leaders}
+    commands = commands_of({*sessions, *sessions.values()})
+    opened = {_session_of(pid) for pid, words in commands.items() if _opens_for_person(words)} - {*leaders}
     return {pid for pid, session in sessions.items() if session in opened}
 
 
@@ -228,14 +222,6 @@ def _opens_for_person(words: list[str]) -> bool:
         return False
     names = [os.path.basename(word) for word in words[:3]]  # an opener may be a script
     return any(name in _OPENERS or name in _BROWSERS for name in names)
-
-
-def _command_of(pid: int) -> list[str]:
-    try:
-        with open(f"{PROC}/{pid}/cmdline", "rb") as file:
-            return os.fsdecode(file.read()).split("\0")
-    except OSError:
-        return []
 
 
 def _session_of(pid: int) -> int | None:
@@ -260,17 +246,3 @@ def _is_there(pid: int) -> bool:
     except PermissionError:  # of a group: some of it
         pass
     return True
-
-
-def _hold(pid: int) -> int | None:
-    """A pidfd of the process; None if the kernel has none.
-
-    Raises:
-        ProcessLookupError: It is gone.
-    """
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
-    except (AttributeError, OSError):
-        return None

@@ -1,13 +1,17 @@
 """Processes as the system sees them: start time, group, environment, memory, processor time.
 
-One reader for two systems: /proc (proc(5), Linux), and `ps` where there is none (macOS). A process id means
-something only within one boot and one process namespace (`boot_id`, `pid_namespace`), and for as long as the
-process lives; with its start time it names one process for good. Standard library only.
+Two readers of one table: /proc (proc(5), Linux), and `ps` where there is none (macOS), which takes a
+hundredth of a second for all at once, and does not know what memory is shared. A process id means something
+only within one boot and one process namespace (`boot_id`, `pid_namespace`), and for as long as the process
+lives; with its start time it names one process for good. Standard library only.
 
 `group_memory` is one look at what process groups use, for `mcpx doctor`. `ProcessFigures` looks again and
 again, in a thread, while somebody follows it: it gives the share of one core that each server used since the
 look before. Looking at the shared pages of a process costs the kernel a millisecond, so it is done anew only
 where the memory has changed.
+
+`processors` and `memory_now` are of the machine. In a container its limits count (cgroup v2), where they are
+less. What the system does not say is None.
 """
 
 from __future__ import annotations
@@ -15,14 +19,13 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcpx.core.system import ps
+from mcpx.core.system.linux import CGROUPS, LINUX, PROC, has_proc
 
-PROC: Final = Path("/proc")
 _DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
 _RUNNING: Final = frozenset({"R", "D"})  # proc(5): running, and waiting for a disk
 KIB: Final = 1024
@@ -31,20 +34,6 @@ TICK_S: Final = 0.01  # processor time is counted in such steps
 GROWTH_BYTES: Final = 1 << 20
 MOVED_BYTES: Final = 1 << 16
 CHANGED: Final = 0.02  # of a process's memory, from which on its shared pages are looked at again
-_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux, in a container: "150000 100000" are one and a half
-
-
-def processors() -> float:
-    """Return how many processors this process may use, by its affinity and its container's quota."""
-    try:
-        usable = len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        usable = os.cpu_count() or 1
-    try:
-        quota, period = _QUOTA.read_text().split()
-        return min(usable, int(quota) / int(period))
-    except (OSError, ValueError, ZeroDivisionError):  # there is none ("max")
-        return usable
 
 
 class _Stat(NamedTuple):
@@ -95,17 +84,17 @@ def pid_namespace() -> str | None:
         return None
 
 
-def has_proc() -> bool:
-    """True if there is a /proc (Linux)."""
-    return (PROC / "self").exists()
-
-
 def start_time(pid: int) -> str | None:
     """When a process started, as the system gives it; None if it does not exist, or is dead."""
+    return start_times([pid]).get(pid)
+
+
+def start_times(pids: Collection[int]) -> dict[int, str]:
+    """Return when each of these processes started, without those that do not exist, or are dead."""
     if not has_proc():
-        return ps.ask("-o", "lstart=", "-p", str(pid)) or None
-    found = _stat(pid)
-    return None if found is None or found.state in _DEAD else found.started
+        return ps.started(pids)
+    stats = ((pid, _stat(pid)) for pid in pids)
+    return {pid: stat.started for pid, stat in stats if stat is not None and stat.state not in _DEAD}
 
 
 def group_of(pid: int) -> int | None:
@@ -125,7 +114,7 @@ def resting(pid: int) -> tuple[str, str] | None:
     return None if found.state in _RUNNING else found.used
 
 
-def usage_of(pid: int) -> Usage | None:
+def _usage_of(pid: int) -> Usage | None:
     """Use of one process; None if it does not exist, or is dead. Needs /proc."""
     found = _stat(pid)
     if found is None or found.state in _DEAD:
@@ -154,8 +143,10 @@ def children(pid: int) -> Iterator[int]:
 def descendants(pid: int, started: str) -> dict[int, str]:
     """The descendants of a process with that start time, each with its own: together they name one for good.
 
-    Those whose parents have died are not among them. Needs /proc.
+    Those whose parents have died are not among them.
     """
+    if not has_proc():
+        return {each: row.started for each, row in _rows_below(pid, started).items() if each != pid}
     found: dict[int, str] = {}
     waiting = [(pid, started)]
     while waiting:
@@ -166,6 +157,62 @@ def descendants(pid: int, started: str) -> dict[int, str]:
             waiting += mine.items()
             found |= mine
     return found
+
+
+def _rows_below(pid: int, started: str | None) -> dict[int, ps.Row]:
+    """A process and its descendants, without /proc; empty if it has ended, or started at another time."""
+    table, by_parent = ps.table(), defaultdict[int, list[int]](list)
+    for each, row in table.items():
+        by_parent[row.parent].append(each)
+    if pid not in table or started not in {None, table[pid].started}:
+        return {}
+    found, waiting = dict[int, ps.Row](), [pid]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found[each] = table[each]
+            waiting += by_parent[each]
+    return found
+
+
+def usages(pid: int) -> dict[int, Usage]:
+    """Use of a process, and of its descendants; empty if it has ended."""
+    if not has_proc():
+        return {each: _usage(row) for each, row in _rows_below(pid, None).items()}
+    started = start_time(pid)
+    tree = () if started is None else (pid, *descendants(pid, started))
+    return {each: used for each in tree if (used := _usage_of(each)) is not None}
+
+
+def command_lines() -> Iterator[tuple[int, list[str]]]:
+    """The processes of this user with the words of their command lines; `ps` tells them apart by blanks."""
+    if not has_proc():
+        yield from ps.commands("-U", str(os.getuid())).items()
+        return
+    for pid in processes():
+        with suppress(OSError):
+            entry = PROC / str(pid)
+            if entry.stat().st_uid == os.getuid():
+                yield pid, command_of(pid)
+
+
+def command_of(pid: int) -> list[str]:
+    """The words of a command line; empty if nothing is known of it. Needs /proc."""
+    try:
+        return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).split("\0")
+    except OSError:
+        return []
+
+
+def commands_of(pids: Collection[int]) -> dict[int, list[str]]:
+    """The words of the command lines of these processes."""
+    if has_proc():
+        return {pid: command_of(pid) for pid in pids}
+    return ps.commands("-p", ",".join(map(str, sorted(pids)))) if pids else {}
+
+
+def _usage(row: ps.Row) -> Usage:
+    return Usage(row.group, row.started, row.resident, row.cpu_s)
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -238,7 +285,7 @@ class ProcessFigures:
 
         None stands for what is not known.
         """
-        mine = usage_of(os.getpid()) if has_proc() else None
+        mine = _usage_of(os.getpid()) if has_proc() else _by_ps("-p", str(os.getpid())).get(os.getpid())
         now, used = time.monotonic(), time.process_time()
         before, self._own = self._own, (now, used)
         share = None if before is None else round((used - before[1]) / max(now - before[0], 1e-3), 4)
@@ -256,17 +303,11 @@ def group_memory(groups: Iterable[int]) -> dict[int, int]:
 def tree_memory(pid: int, enough: int = 0) -> int:
     """The bytes that a process holds with all that it has started, shared pages in proportion on Linux.
 
-    Shared pages are looked at only if the whole is more than `enough` with them. Without /proc it is the
-    memory of the process group. 0 if the process has ended.
+    Shared pages are looked at only if the whole is more than `enough` with them. 0 if the process has ended.
     """
-    if not has_proc():
-        return group_memory([pid]).get(pid, 0)
-    started = start_time(pid)
-    if started is None:
-        return 0
-    tree = {each: used.resident for each in (pid, *descendants(pid, started)) if (used := usage_of(each))}
+    tree = {each: used.resident for each, used in usages(pid).items()}
     whole = sum(tree.values())
-    if whole <= enough:
+    if whole <= enough or not has_proc():
         return whole
     return sum(_proportional(each) or resident for each, resident in tree.items())
 
@@ -285,11 +326,11 @@ def _members(groups: set[int]) -> Iterator[tuple[int, Usage]]:
     if not groups:
         return
     if not has_proc():
-        yield from ((pid, process) for pid, process in _by_ps() if process.group in groups)
+        yield from ((pid, process) for pid, process in _by_ps("-A").items() if process.group in groups)
         return
     for pid in processes():
         with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(pid) in groups and (process := usage_of(pid)) is not None:
+            if os.getpgid(pid) in groups and (process := _usage_of(pid)) is not None:
                 yield pid, process
 
 
@@ -308,7 +349,7 @@ def _proportional(pid: int) -> int:
 class WorkWatch:
     """Watches a process and its descendants for signs of work, from one look to the next.
 
-    Without /proc it knows of the process group alone. Not to be used by two threads at a time.
+    Without /proc it does not know what they read and write. Not to be used by two threads at a time.
     """
 
     def __init__(self, pid: int) -> None:
@@ -319,23 +360,14 @@ class WorkWatch:
 
     def look(self) -> bool:
         """Return True if they have used processor time, read, written or grown since the look before."""
-        found = list(self._processes())
-        used_s = sum(usage.cpu_s + usage.waited_s for _, usage in found)
-        moved, resident = sum(_moved(pid) for pid, _ in found), sum(usage.resident for _, usage in found)
+        found = usages(self._pid)
+        used_s = sum(usage.cpu_s + usage.waited_s for usage in found.values())
+        moved, resident = sum(map(_moved, found)), sum(usage.resident for usage in found.values())
         (used_before, moved_before), self._before = self._before, (used_s, moved)
         has_grown, self._most = resident > self._most + GROWTH_BYTES, max(self._most, resident)
         elapsed_s, self._at = time.monotonic() - self._at, time.monotonic()
         has_worked = used_s - used_before >= max(WORK_SHARE * elapsed_s, TICK_S)
         return has_grown or has_worked or moved - moved_before >= MOVED_BYTES
-
-    def _processes(self) -> Iterator[tuple[int, Usage]]:
-        if not has_proc():
-            yield from _members({self._pid})
-            return
-        started = start_time(self._pid)
-        for pid in () if started is None else (self._pid, *descendants(self._pid, started)):
-            if (usage := usage_of(pid)) is not None:
-                yield pid, usage
 
 
 def _moved(pid: int) -> int:
@@ -347,6 +379,66 @@ def _moved(pid: int) -> int:
     return sum(int(line.split()[1]) for line in lines[:2])
 
 
-def _by_ps() -> Iterator[tuple[int, Usage]]:
-    """Yield the use of all processes, without /proc."""
-    return ((pid, Usage(group, "", size, used_s)) for pid, group, size, used_s in ps.usages())
+def _by_ps(*which: str) -> dict[int, Usage]:
+    return {pid: _usage(row) for pid, row in ps.table(*which).items()}
+
+
+# --- the machine, or the container, that this process runs in
+
+
+class Memory(NamedTuple):
+    """Bytes that a machine has, and those that are free."""
+
+    total: int | None
+    free: int | None
+
+
+def processors() -> float:
+    """Return how many processors this process may use, by its affinity and its container's quota."""
+    usable = len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1
+    try:
+        quota, period = (CGROUPS / "cpu.max").read_text().split()  # "150000 100000" are one and a half
+        return min(usable, int(quota) / int(period))
+    except (OSError, ValueError, ZeroDivisionError):  # there is none ("max")
+        return usable
+
+
+def memory_now() -> Memory:
+    """The memory now, without anything else; takes a tenth of a millisecond."""
+    return _least(_of_machine(), _of_container())
+
+
+def _least(machine: Memory, container: Memory) -> Memory:
+    """The memory that can be had: of both limits the lower, and of what is left likewise."""
+    totals = [each[0] for each in (machine, container) if each[0] is not None]
+    free = [each[1] for each in (machine, container) if each[1] is not None]
+    return Memory(min(totals, default=None), min(free, default=None))
+
+
+def _of_machine() -> Memory:
+    found: dict[str, int] = {}
+    try:
+        for line in (PROC / "meminfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in {"MemTotal", "MemAvailable"}:
+                found[name] = int(value.split()[0]) * KIB
+    except (OSError, ValueError, IndexError):
+        with suppress(OSError, ValueError):
+            return Memory(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None)
+    return Memory(found.get("MemTotal"), found.get("MemAvailable"))
+
+
+def _of_container() -> Memory:
+    """Of the cgroup of this process (cgroups(7)); None where it has no limit."""
+    try:
+        group = (PROC / "self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        folder = CGROUPS / group if (CGROUPS / group / "memory.max").exists() else CGROUPS
+        limit = int((folder / "memory.max").read_text())  # or the word `max`
+        used = int((folder / "memory.current").read_text())
+        cache = next(
+            (int(line.split()[1]) for line in (folder / "memory.stat").read_text().splitlines()
+             if line.startswith("inactive_file ")), 0,
+        )  # fmt: skip
+    except (OSError, ValueError, IndexError):
+        return Memory(None, None)
+    return Memory(limit, max(0, limit - used + cache))

@@ -10,8 +10,9 @@ import os
 import pwd
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
+
+from mcpx.core.system.linux import PROC
 
 _OVERFLOW_UID: Final = 65534
 _ALL_UIDS: Final = 2**32 - 1
@@ -37,7 +38,7 @@ def is_unmapped(uid: int) -> bool:
     if uid != _OVERFLOW_UID:
         return False
     with suppress(OSError, ValueError):
-        return int(Path("/proc/self/uid_map").read_text().split()[-1]) < _ALL_UIDS
+        return int((PROC / "self/uid_map").read_text().split()[-1]) < _ALL_UIDS
     return False
 
 

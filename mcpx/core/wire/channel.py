@@ -10,19 +10,16 @@ descriptor that cannot be polled (a file, /dev/null) is read turn by turn. The d
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import fcntl
 import os
 import select
 import stat
-import sys
-import termios
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 
+from mcpx.core.system.linux import unread_in_pipe
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.intake import LARGE_BYTES
 
@@ -34,10 +31,6 @@ MAX_PIECES: Final = 512  # in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
 MAX_UNSENT_BYTES: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
-CAN_COUNT_UNREAD: Final = sys.platform.startswith(
-    "linux"
-)  # whether a pipe tells what its reader has not read
-PIPE_BYTES: Final = 1 << 20  # so that a large message takes fewer turns
 
 
 class PeerNotReading(OSError):
@@ -282,13 +275,8 @@ class Channel:
 
         A pipe keeps what was written but not read, also after its reader has died (pipe(7), FIONREAD).
         """
-        if not CAN_COUNT_UNREAD:
-            return None
-        try:
-            answer = fcntl.ioctl(self._write_fd, termios.FIONREAD, b"\0\0\0\0")
-        except OSError:
-            return None
-        return self._written - int.from_bytes(answer, sys.byteorder)
+        unread = unread_in_pipe(self._write_fd)
+        return None if unread is None else self._written - unread
 
     @property
     def unsent(self) -> int:
@@ -401,13 +389,6 @@ def after_turn(work: Callable[[], None]) -> None:
 
 def _nothing() -> None:
     return None
-
-
-def grow_pipe(fd: int) -> None:
-    """Let a pipe hold more than its 64 KiB, where the system allows it (Linux, fcntl(2))."""
-    if sys.platform.startswith("linux"):
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _is_pollable(fd: int) -> bool:

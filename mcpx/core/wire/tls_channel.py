@@ -22,7 +22,7 @@ from typing import Final
 import anyio
 
 from mcpx.core.store.private_files import create_file
-from mcpx.core.system.keepalive import keep_alive
+from mcpx.core.system.peers import keep_alive
 from mcpx.core.wire.channel import MAX_JOINED_BYTES, READ_BYTES, Channel
 
 NEXT_ADDRESS_AFTER_S: Final = 0.25  # without an answer from the one before

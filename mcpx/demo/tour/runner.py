@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from mcpx.core.system.reaping import group_exists, kill_group
 from mcpx.demo.tour.report import Failure, Report, Step, StepFailed
 from mcpx.demo.tour.steps import STEPS, Context, demo_config
 from mcpx.errors import MCPXError, leaves
@@ -95,8 +95,7 @@ async def _obey_signals(
             if report.signal is not None:
                 for upstream in context.hub.upstreams.values():
                     if upstream.pid is not None:
-                        with suppress(ProcessLookupError, PermissionError):
-                            os.killpg(upstream.pid, signal.SIGKILL)
+                        kill_group(upstream.pid)
                 os._exit(128 + number)
             report.signal = int(number)
             steps.cancel()
@@ -105,14 +104,6 @@ async def _obey_signals(
 async def _left(groups: set[int]) -> list[int]:
     """The process groups that still have a member, after a moment."""
     with anyio.move_on_after(REAP_TIMEOUT_S):
-        while any(map(_exists, groups)):  # noqa: ASYNC110 - the kernel notifies nobody but the parent
+        while any(map(group_exists, groups)):  # noqa: ASYNC110 - the kernel notifies nobody but the parent
             await anyio.sleep(0.02)
-    return sorted(filter(_exists, groups))
-
-
-def _exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now
-        return False
-    return True
+    return sorted(filter(group_exists, groups))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ import msgspec
 
 from mcpx.core.config.entries import starts_mcpx
 from mcpx.core.config.project_entries import ClaudeProjects, ProjectServers, label_of, read_project
+from mcpx.core.system.linux import PLATFORM
 from mcpx.core.text import kind_of
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError
@@ -65,11 +65,12 @@ def clients_named(names: Iterable[str], clients: Sequence[Client] = CLIENTS) -> 
     return [client_named(name, clients) for name in dict.fromkeys(names)] or clients
 
 
+_SYSTEMS: Final[dict[str, System]] = {"darwin": "macos", "win32": "windows"}
+
+
 def this_system() -> System:
     """The system that this process runs on."""
-    if sys.platform == "darwin":
-        return "macos"
-    return "windows" if sys.platform == "win32" else "linux"
+    return _SYSTEMS.get(PLATFORM, "linux")
 
 
 def find(client: Client, environ: Mapping[str, str] = os.environ, system: System | None = None) -> ClientFile:

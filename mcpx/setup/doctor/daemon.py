@@ -19,7 +19,7 @@ from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, t
 from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.store.stale import clean_up
 from mcpx.core.system.environment import BASIC
-from mcpx.core.system.processes import PROC, group_memory, has_proc, processes
+from mcpx.core.system.processes import command_lines, group_memory
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.errors import DaemonError, MCPXError
@@ -260,15 +260,8 @@ def _others(installation: Installation, paths: DaemonPaths) -> Iterator[Finding]
 
 
 def _elsewhere() -> Iterator[tuple[int, str]]:
-    """The daemons of this user, with any state folder, by their command lines. Needs /proc."""
-    for pid in processes() if has_proc() else ():
-        try:
-            entry = PROC / str(pid)
-            if entry.stat().st_uid != os.getuid():
-                continue
-            words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
-        except OSError:
-            continue
+    """The daemons of this user, with any state folder, by their command lines."""
+    for pid, words in command_lines():
         for at in range(len(words) - 3):
             if words[at : at + 3] == ["daemon", "run", "--config"] and os.path.isabs(words[at + 3]):
                 yield pid, words[at + 3]

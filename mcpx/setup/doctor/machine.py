@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import stat
 import tempfile
@@ -17,6 +16,7 @@ from mcpx.core.config import Config, Http, Sse
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.store.folders import OWNER_ONLY, replaceable_above
 from mcpx.core.store.paths import check_runtime_folder, check_state_folder
+from mcpx.core.system.limits import descriptors
 from mcpx.errors import DaemonError
 from mcpx.paths import CONFIGURATIONS, runtime_folder, state_folder
 from mcpx.setup.doctor.installation import Finding, Fix, Installation, note, ok, wrong
@@ -143,9 +143,9 @@ def _size(path: Path) -> int:
 
 
 def _descriptors() -> Iterator[Finding]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < FEW_DESCRIPTORS:
-        text = f"only {hard} files may be open at a time (now {soft})"
+    now, most = descriptors()
+    if most is not None and most < FEW_DESCRIPTORS:
+        text = f"only {most} files may be open at a time (now {now})"
         yield note("descriptors", text, "ulimit -Hn 4096, as root")
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mcpx.core.running.bounded import end, running
 from mcpx.core.system.endpoint import PROBE_KEY
-from mcpx.core.system.polling import readable
+from mcpx.core.system.input import readable
 from mcpx.core.text import one_line
 from mcpx.version import __version__
 

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from mcpx.cli.operations.status_table import render
-from mcpx.cluster.node.room import memory_now
 from mcpx.cluster.node_table import FIRST_WAIT_S
 from mcpx.cluster.node_watch import MAX_SILENCE_S
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.monitoring import Scrapes, exposition, read
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.protocol.context import ClientId
+from mcpx.core.system.processes import memory_now
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.page.cards import card
 from tests.mcpx.cluster.gateways import Gateway, StandInRay, open_gateway, running_nodes, send

@@ -178,6 +178,7 @@ async def answer_to_another_user(listener, target, host="127.0.0.1"):
     return received.decode()
 
 
+@pytest.mark.linux("whose sockets are (sock_diag)")
 @needs_root
 @AT
 async def test_another_user_neither_completes_nor_ends_nor_uses_up_a_sign_in(host):
@@ -194,6 +195,7 @@ async def test_another_user_neither_completes_nor_ends_nor_uses_up_a_sign_in(hos
         assert (await expected.answer()).code == "mine"
 
 
+@pytest.mark.linux("whose sockets are (sock_diag)")
 @needs_root
 async def test_connections_of_another_user_take_no_room_from_the_browser():
     async with AsyncExitStack() as held, listening() as listener:

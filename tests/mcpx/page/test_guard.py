@@ -265,6 +265,7 @@ async def test_no_header_can_say_whose_request_it_is(tmp_path, monkeypatch, http
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+@pytest.mark.linux("whose sockets are (sock_diag)")
 @LISTENERS
 async def test_another_users_process_gets_nothing_even_with_the_cookie(tmp_path, monkeypatch, http):
     async with served(tmp_path, monkeypatch, http) as page:

@@ -18,6 +18,7 @@ from tests.mcpx.page import visiting
 from tests.mcpx.page.visiting import HTTP, Visitor, served
 
 pytestmark = pytest.mark.anyio
+outlives = pytest.mark.linux("sessions outlive the daemon where it is known whose a connection is")
 PORT = 20_001
 
 
@@ -48,6 +49,7 @@ def running(tmp_path, monkeypatch, *arguments, **settings):
     return run()
 
 
+@outlives
 async def test_the_next_daemon_has_the_port_and_lets_the_browser_in(tmp_path, monkeypatch):
     async with running(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
@@ -77,6 +79,7 @@ async def test_it_proves_to_a_window_that_it_is_the_same_users(tmp_path, monkeyp
     assert keys[0] == keys[1] != keys[2]
 
 
+@outlives
 async def test_a_daemon_that_is_killed_leaves_it_behind_as_well(tmp_path, monkeypatch, kept):
     async with running(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
@@ -86,6 +89,7 @@ async def test_a_daemon_that_is_killed_leaves_it_behind_as_well(tmp_path, monkey
         assert (await visitor.get("/ui/")).status == 200
 
 
+@outlives
 async def test_beside_the_endpoints_of_http_sessions_last_as_well(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         http = {"port": free.getsockname()[1]}
@@ -129,6 +133,7 @@ async def test_a_page_that_was_turned_off_lets_nobody_in_later(tmp_path, monkeyp
         assert (await visitor.get("/ui/")).status == 401
 
 
+@outlives
 async def test_a_port_that_somebody_else_had_is_never_used_again_nor_are_its_sessions(tmp_path, monkeypatch):
     async with running(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
@@ -168,6 +173,7 @@ async def test_where_the_system_does_not_say_whose_a_connection_is_no_session_is
         assert (await again.get("/ui/")).status == 200
 
 
+@outlives
 async def test_each_configuration_has_its_own(tmp_path, monkeypatch):
     names, visitors = ("a.json", "b.json"), {}
     for _ in range(2):
@@ -244,6 +250,7 @@ def remembered(folder, *, wall):
     return access
 
 
+@outlives
 def test_a_session_ends_though_no_daemon_runs_and_no_clock_makes_it_longer(tmp_path):
     now, access = time.time(), Access()
     PageMemory(tmp_path, access, lambda: now)
@@ -255,6 +262,7 @@ def test_a_session_ends_though_no_daemon_runs_and_no_clock_makes_it_longer(tmp_p
         )
 
 
+@outlives
 def test_use_is_kept_now_and_then_and_at_the_end(tmp_path):
     now, wall = 0.0, 1e9
     access = Access(lambda: now)

@@ -28,6 +28,7 @@ import msgspec
 
 from mcpx.core.events.audit.chain_files import UNREADABLE
 from mcpx.core.events.records import ENDS, Record, Target
+from mcpx.core.system.linux import file_system_of
 from mcpx.core.text import cut
 
 MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
@@ -341,13 +342,7 @@ def _utc(second: int) -> bytes:
 
 def may_be_mapped(folder: Path) -> bool:
     """Return True if the file system of a folder changes blocks in place; false where that is not known."""
-    try:
-        device = os.stat(folder).st_dev
-        wanted = f"{os.major(device)}:{os.minor(device)}"
-        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return False
-    kinds = {line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ")[2:3] == [wanted]}
+    kinds = file_system_of(folder)
     return bool(kinds) and kinds <= IN_PLACE
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,7 +30,9 @@ from mcpx.core.gateway.frontends.operations import ControlRequest
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.system.endpoint import CONTROL_PREFIX, WANTED_KEY, Endpoint, surroundings
-from mcpx.core.wire.channel import Channel, grow_pipe
+from mcpx.core.system.linux import grow_pipe
+from mcpx.core.system.peers import peer_uid
+from mcpx.core.wire.channel import Channel
 from supervisors import Incarnation
 
 
@@ -89,23 +89,9 @@ def claimed_streams() -> Iterator[tuple[int, int]]:
 log = structlog.get_logger()
 PLAIN_ATTACH: Final = ControlRequest(mcpx="attach")
 """For a connection that begins with MCP."""
-LINUX: Final = sys.platform.startswith("linux")
 MAX_CONTROL_BYTES: Final = 1 << 24  # of a control request: the arguments of a call may be long
 _ASKS: Final = f'"{WANTED_KEY}":'.encode()  # in the answer to a greeting
 CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its response to be read
-
-
-def peer_uid(peer: socket.socket) -> int:
-    """The user at the other end.
-
-    Raises:
-        OSError: The system does not tell.
-    """
-    if LINUX:
-        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", credentials)[1])
-    xucred = peer.getsockopt(0, 1, 8)  # SOL_LOCAL, LOCAL_PEERCRED: it begins with version and uid
-    return int(struct.unpack("2I", xucred)[1])
 
 
 class SocketFrontend:
@@ -159,7 +145,7 @@ class SocketFrontend:
         """Serve one connection from its first bytes to its end. Its failure must not end the others."""
         with peer:
             try:
-                if (uid := peer_uid(peer)) != os.getuid():
+                if (uid := peer_uid(peer)) not in {None, os.getuid()}:
                     log.warning("socket.refused", uid=uid)
                     return
                 first, line = b"", b""

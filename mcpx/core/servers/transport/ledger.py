@@ -22,10 +22,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from enum import Enum, auto
 from itertools import count
 from pathlib import Path
+from socket import gethostname
 from typing import Final
 
 import msgspec
@@ -35,8 +35,10 @@ from mcpx.core.servers.transport.containers import Container, stop_all
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import open_own_file, replace_file
 from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.linux import has_proc
 from mcpx.core.system.marked import POLL_S, Family, look
-from mcpx.core.system.processes import boot_id, group_of, has_proc, pid_namespace, processes, start_time
+from mcpx.core.system.processes import boot_id, group_of, pid_namespace, processes, start_time
+from mcpx.core.system.reaping import kill_group
 from mcpx.paths import state_folder
 
 log = structlog.get_logger()
@@ -101,8 +103,7 @@ def _by_leader(noted: dict[int, Entry]) -> Ended:
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in groups:
             if _leads(noted[pid]):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, number)
+                kill_group(pid, number)
         if number is signal.SIGTERM and groups:
             _wait(lambda: not any(_leads(noted[pid]) for pid in groups))
     family.end(TERM_TIMEOUT_S)
@@ -138,7 +139,7 @@ class Ledger:
         pid = os.getpid()
         self._path: Path | None = None
         owner = Entry(pid, start_time(pid) or "")
-        self._file = _File(boot_id(), owner, namespace=pid_namespace(), host=os.uname().nodename)
+        self._file = _File(boot_id(), owner, namespace=pid_namespace(), host=gethostname())
         self._broken = False
 
     def add(self, name: str, pid: int, mark: str, container: Container | None = None) -> None:
@@ -182,8 +183,7 @@ class Ledger:
         """Kill all children of this process at once, with what carries their marks. In any thread; blocks."""
         children = list(self._file.children.values())
         for child in children:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
+            kill_group(child.pid)
         if children:
             Family(child.mark for child in children).end(0.0)
 
@@ -253,7 +253,7 @@ class _Standing(Enum):
 
 def _judge(file: _File) -> _Standing:
     if file.boot != boot_id():
-        return _Standing.PAST if file.host in {"", os.uname().nodename} else _Standing.ELSEWHERE
+        return _Standing.PAST if file.host in {"", gethostname()} else _Standing.ELSEWHERE
     here = pid_namespace()
     if here is None or file.namespace != here:
         return _Standing.ELSEWHERE

@@ -1,9 +1,9 @@
 """A child process: started, watched, and terminated. It speaks on its standard streams, or over HTTP.
 
 Owns the process, its group, its mark and the last lines of its standard error. `exited` is set as soon as the
-kernel reports the exit (by a pidfd on Linux), whether or not anything is read or written. `stop` leaves
-nothing behind of the process group, and of what carries the mark elsewhere, in a bounded time: less than the
-two seconds that clients commonly give MCPX itself.
+kernel reports the exit (`mcpx.core.system.reaping`), whether or not anything is read or written. `stop`
+leaves nothing behind of the process group, and of what carries the mark elsewhere, in a bounded time: less
+than the two seconds that clients commonly give MCPX itself.
 
 Its standard error is split into whole lines for the log file of the server, for a secret that came in two
 pieces would be found in neither; the last ones are kept for error messages (`LastWords`).
@@ -28,11 +28,13 @@ from mcpx.core.servers.transport.containers import stop
 from mcpx.core.servers.transport.spawning import EARLY, REAP_TIMEOUT_S, Spawned, spawn
 from mcpx.core.system.marked import Family, Marks, look
 from mcpx.core.system.processes import WorkWatch
+from mcpx.core.system.reaping import ChildWatch, is_running, kill_group
 from mcpx.core.text import cut
 from mcpx.core.wire.channel import Channel
 
 NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
 EXIT_WAIT_S: Final = 0.05  # the connections of a process end a moment before it does
+BLIND_EXIT_WAIT_S: Final = 1.0  # the same, where the kernel does not say that it is ending
 EXITING_TIMEOUT_S: Final = 5.0  # for one that is on its way out, by what the kernel says
 MAX_KEPT_LINES: Final = 100
 MAX_LINE_CHARS: Final = 300
@@ -42,11 +44,6 @@ MAX_UNENDED_BYTES: Final = 65536  # of a line without an end; then it counts as 
 STDERR_CHUNK_BYTES: Final = 65536
 EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
 TERM_TIMEOUT_S: Final = 0.7
-MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
-FLAGS_FIELD: Final = 6  # field 9 of it, counted from the third
-PENDING_FIELD: Final = 28  # field 31, likewise
-PF_EXITING: Final = 0x4
-EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 LOOK_TOGETHER_S: Final = 0.003  # servers often end together, and each looks for what is left of it
 
 
@@ -124,12 +121,9 @@ class ChildProcess:
         speaks = popen.stderr is not None
         self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno()) if speaks else None
         self._loop.add_reader(self._log.fileno(), self._read_stderr)
-        self._statfd = _open_stat(self.pid)
-        self._pidfd = _open_pidfd(self.pid)
-        if self._pidfd is None:
-            self._loop.call_soon(self._poll)
-        else:
-            self._loop.add_reader(self._pidfd, self._reap)
+        self._watch = ChildWatch(self.pid, self._reap, self._loop)
+        self.is_stopped = self._watch.is_stopped
+        self.is_doomed = self._watch.is_doomed
 
     # --- its state
 
@@ -140,70 +134,28 @@ class ChildProcess:
 
     def is_alive(self) -> bool:
         """True if it runs according to the kernel, which knows of an exit before `exited` is set."""
-        if self._popen.returncode is not None:
-            return False
-        # without reaping, for that is the part of `_reap`
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-
-    def is_stopped(self) -> bool:
-        """True if a signal has stopped it (proc(5), state T); False if the system does not say.
-
-        One that a debugger has stopped (state t) does not count.
-        """
-        return self._stat()[:1] == [b"T"]
-
-    def is_doomed(self) -> bool:
-        """True if a fatal signal is pending; False if the system does not say. Takes a few microseconds.
-
-        For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
-        the signal was, the kernel has marked every thread with SIGKILL (proc(5), the pending signals).
-        """
-        fields = self._stat()
-        return len(fields) > PENDING_FIELD and bool(int(fields[PENDING_FIELD]) & 1 << signal.SIGKILL - 1)
+        return is_running(self._popen)
 
     def is_exiting(self) -> bool:
         """True if it is on its way out: its files are closed, or will be at once; False if nobody says."""
-        fields = self._stat()
-        leaves = len(fields) > FLAGS_FIELD and bool(int(fields[FLAGS_FIELD]) & PF_EXITING)
-        return leaves or not self.is_alive() or self.is_doomed()
+        return self._watch.is_leaving() or not self.is_alive() or self.is_doomed()
 
     async def has_exited(self) -> bool:
         """Wait a moment for its exit, and longer if it is on its way out; whether it has come."""
-        with anyio.move_on_after(EXIT_WAIT_S):
+        self._watch.hurry()
+        with anyio.move_on_after(EXIT_WAIT_S if self._watch.tells_of_leaving else BLIND_EXIT_WAIT_S):
             await self.exited.wait()
         if not self.exited.is_set() and self.is_exiting():
             with anyio.move_on_after(EXITING_TIMEOUT_S):
                 await self.exited.wait()
         return self.exited.is_set()
 
-    def _stat(self) -> list[bytes]:
-        """The fields of /proc/PID/stat (proc(5)) from the third on; empty if there are none."""
-        if self._statfd is None:
-            return []
-        try:
-            return (
-                os.pread(self._statfd, MAX_STAT_BYTES, 0).rpartition(b") ")[2].split(b" ", PENDING_FIELD + 1)
-            )
-        except OSError:  # it is gone, or was stopped
-            return []
-
     def _reap(self) -> None:
         if self._popen.poll() is None:
             return
-        self._unwatch()
+        self._watch.unwatch()
         self._read_stderr()  # the last lines count
         self.exited.set()
-
-    def _poll(self) -> None:
-        self._reap()
-        if not self.exited.is_set():
-            self._loop.call_later(EXIT_POLL_S, self._poll)
-
-    def _unwatch(self) -> None:
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
 
     def describe_exit(self) -> str:
         """Say how it ended: `exited with code 3`, `was killed by SIGKILL`; or that it closed its output."""
@@ -249,8 +201,7 @@ class ChildProcess:
     def kill(self) -> None:
         """Send SIGKILL to the group, for a child that hangs."""
         self.note_descendants()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        kill_group(self.pid)
 
     async def _end_others(self) -> None:
         """End the group, and whatever carries the mark elsewhere: SIGTERM, then SIGKILL."""
@@ -277,10 +228,7 @@ class ChildProcess:
         await self._end_others()  # also if the child itself has exited: it may have left others behind
         with anyio.move_on_after(REAP_TIMEOUT_S):
             await self.exited.wait()
-        self._unwatch()
-        if self._statfd is not None:
-            os.close(self._statfd)
-            self._statfd = None
+        self._watch.close()
         if self.channel is not None:
             self.channel.close()
         if said := self.last_words.finish():  # a grandchild may hold the pipe open
@@ -312,20 +260,6 @@ def _look(loop: asyncio.AbstractEventLoop, shared: asyncio.Future[Marks]) -> Non
     del _looks[loop]  # who asks from now on needs the next one
     looked = loop.run_in_executor(None, look)
     looked.add_done_callback(lambda done: None if shared.done() else shared.set_result(done.result()))
-
-
-def _open_pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):  # not Linux
-        return None
-
-
-def _open_stat(pid: int) -> int | None:
-    try:
-        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # not Linux
-        return None
 
 
 def _discard(_data: bytes) -> None:

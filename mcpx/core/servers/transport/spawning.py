@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import threading
 from collections import deque
@@ -25,8 +24,10 @@ from mcpx.core.servers.transport.containers import Container, in_container, stop
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.limits import limit_processes, restore_for
+from mcpx.core.system.linux import has_proc
 from mcpx.core.system.marked import Family
-from mcpx.core.system.processes import has_proc, resting
+from mcpx.core.system.processes import resting
+from mcpx.core.system.reaping import kill_group
 
 log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
@@ -146,8 +147,7 @@ class EarlyChildren:
         children = [child for _, child in self._waiting]
         while self._waiting:
             _, child = self._waiting.pop()
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.popen.pid, signal.SIGKILL)
+            kill_group(child.popen.pid)
             with suppress(subprocess.TimeoutExpired):
                 child.popen.wait(REAP_TIMEOUT_S)
             for stream in (child.popen.stdin, child.popen.stdout, child.popen.stderr):

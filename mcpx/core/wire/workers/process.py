@@ -12,7 +12,6 @@ time; no answer is empty.
 from __future__ import annotations
 
 import gc
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -21,6 +20,8 @@ from importlib import import_module
 from typing import BinaryIO, Final
 
 import msgspec
+
+from mcpx.core.system.reaping import limit_this_process, set_alarm, take_alarms
 
 LENGTH_BYTES: Final = 4  # before each frame, and before a job's header in it
 MAX_MEMORY_BYTES: Final = 1 << 30  # of address space: 16 MB of arguments take a quarter of that
@@ -66,7 +67,7 @@ def serve(jobs: BinaryIO, answers: BinaryIO, first: str) -> None:
     _write(answers, b"")
     while (frame := _read(jobs)) is not None:
         _serve_one(tasks, frame, answers)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        set_alarm(0)
         del frame
         gc.collect()
 
@@ -74,7 +75,7 @@ def serve(jobs: BinaryIO, answers: BinaryIO, first: str) -> None:
 def _serve_one(tasks: Tasks, frame: bytearray, answers: BinaryIO) -> None:
     begins = LENGTH_BYTES + int.from_bytes(frame[:LENGTH_BYTES])
     header = decode_header(frame[LENGTH_BYTES:begins])
-    signal.setitimer(signal.ITIMER_REAL, ALARM_FACTOR * header.deadline_s)
+    set_alarm(ALARM_FACTOR * header.deadline_s)
     imported = tasks.has(header.task)
     task = tasks.get(header.task)
     if not imported:
@@ -104,12 +105,9 @@ def _write(stream: BinaryIO, frame: bytes) -> None:
 
 def main() -> None:
     """Run the process."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel's own end: no code of ours has to run
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    take_alarms()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(ValueError, OSError):  # where the system has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_this_process(address_space=MAX_MEMORY_BYTES)
     sys.setrecursionlimit(RECURSION_LIMIT)
     gc.disable()  # between the jobs only
     with suppress(BrokenPipeError, KeyboardInterrupt):

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from mcpx.core.wire.channel import Channel, grow_pipe
+from mcpx.core.system.linux import grow_pipe
+from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.workers.process import LENGTH_BYTES, Header, encode_header
 

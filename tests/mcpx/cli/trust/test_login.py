@@ -123,6 +123,7 @@ def another_user():
         os.seteuid(0)
 
 
+@pytest.mark.linux("whose sockets are (sock_diag)")
 @needs_root
 @ways
 def test_another_user_sees_no_state_and_finishes_no_sign_in(home, issuer, daemon):

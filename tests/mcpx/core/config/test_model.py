@@ -6,7 +6,7 @@ import pytest
 
 from mcpx.core.config import starting_limit
 from mcpx.core.config.model import Settings
-from mcpx.core.system import processes
+from mcpx.core.system import processes as processes_module
 
 
 def limit(**settings):
@@ -19,7 +19,8 @@ def machine(monkeypatch, tmp_path):
 
     def set_up(usable, quota=None):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(usable)), raising=False)
-        monkeypatch.setattr(processes, "_QUOTA", tmp_path / "cpu.max")
+        monkeypatch.setattr(os, "cpu_count", lambda: usable)
+        monkeypatch.setattr(processes_module, "CGROUPS", tmp_path)
         if quota is not None:
             (tmp_path / "cpu.max").write_text(quota)
 

@@ -13,8 +13,8 @@ from mcpx.app import serve_daemon
 from mcpx.core.config import load
 from mcpx.core.store.listening import listening
 from mcpx.core.store.paths import acquire_lock, daemon_paths
+from mcpx.core.system.watchdog import Patience
 from mcpx.core.telemetry.log import configure
-from mcpx.core.telemetry.watchdog import Patience
 
 if __name__ == "__main__":
     configure()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -177,7 +176,7 @@ async def test_a_session_of_the_revision_without_a_handshake(house):
         assert text(await client.request("tools/call", call)) == "hi"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere such a folder is refused")
+@pytest.mark.linux("elsewhere such a folder is refused")
 async def test_a_state_folder_with_a_long_name(house, monkeypatch):
     long = House(house.folder / ("long" * 40))
     long.folder.mkdir()

@@ -12,7 +12,7 @@ import pytest
 from mcpx.core.running import Environment, bounded, person, secrets
 from mcpx.core.running.login_shell import Answer, ask, find_login_shell
 from mcpx.core.running.secrets import Reference, SecretProblem, fetch, secret
-from mcpx.core.system.polling import readable
+from mcpx.core.system.input import readable
 from mcpx.setup.doctor import probe
 from tests.mcpx.core.daemon.daemons import processes, until
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import anyio
@@ -20,7 +19,7 @@ def is_stopped(pid):
 
 
 @pytest.mark.anyio
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what a pipe still holds")
+@pytest.mark.linux("what a pipe still holds")
 async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_path):
     counted = tmp_path / "counted"
     steps = [{"append": str(counted), "line": "x"}, {"say": "counted"}]

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from mcpx.core.system import keepalive
-from mcpx.core.system.keepalive import keep_alive, options
+from mcpx.core.system import peers
+from mcpx.core.system.peers import keep_alive, options
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def test_a_connection_over_tcp_is_probed_and_gives_up_after_half_a_minute(connec
     assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     asked = [connected.getsockopt(level, option) for level, option, _ in options()]
     assert asked[1:] == [value for _, _, value in options()][1:]
-    assert keepalive.IDLE_S + keepalive.PROBES * keepalive.INTERVAL_S == 35
+    assert peers.IDLE_S + peers.PROBES * peers.INTERVAL_S == 35
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such option")
+@pytest.mark.linux("TCP_USER_TIMEOUT")
 def test_a_slow_reader_gets_longer(connected):
-    keep_alive(connected, keepalive.UNREAD_S)
+    keep_alive(connected, peers.UNREAD_S)
     assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
 
 

@@ -19,7 +19,7 @@ from mcpx.core.system.limits import limit_processes
 from mcpx.core.system.processes import children
 from tests.mcpx.scripted import config_of, entry, open_watched
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
+linux = pytest.mark.linux("prlimit(2)")
 AS, FILES = resource.RLIMIT_AS, resource.RLIMIT_NOFILE
 OURS = os.getpriority(os.PRIO_PROCESS, 0)  # who runs the tests may have made them nice
 NICER = OURS + 1  # not more: it starves on a busy machine

@@ -8,16 +8,16 @@ import sys
 import time
 import uuid
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from mcpx.core.system import marked, ps
+from mcpx.core.system import linux, marked, ps
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.marked import Family, look
-from mcpx.core.system.processes import has_proc
 
 MARK = uuid.uuid4().hex
-pytestmark = pytest.mark.skipif(not has_proc(), reason="finds processes in /proc")
+in_proc = pytest.mark.linux("about the reading of /proc")
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_one_look_finds_the_mark_of_each_and_no_other_variable(start):
     assert found.get(other.pid) != MARK
 
 
+@in_proc
 def test_what_carries_no_mark_is_not_read_again_and_what_carries_one_is(start, monkeypatch):
     process, other = start("tool"), start("tool", mark=None)
     read = []
@@ -76,6 +77,7 @@ def test_what_carries_no_mark_is_not_read_again_and_what_carries_one_is(start, m
     assert process.pid not in look()  # a zombie has none any more
 
 
+@in_proc
 def test_a_process_of_the_same_number_is_read_anew(start, monkeypatch):
     monkeypatch.setattr(marked, "SETTLED_S", 0.0)
     process = start("tool")
@@ -84,6 +86,7 @@ def test_a_process_of_the_same_number_is_read_anew(start, monkeypatch):
     assert look()[process.pid] == MARK
 
 
+@in_proc
 def test_what_becomes_marked_while_it_is_started_is_found(start, tmp_path):
     """One that is looked at before it has replaced itself by the server."""
     go = tmp_path / "go"
@@ -144,5 +147,6 @@ def test_without_proc_the_marks_are_those_that_ps_shows(tmp_path, monkeypatch):
     )
     program.chmod(0o755)
     monkeypatch.setattr(ps, "PROGRAM", str(program))
-    monkeypatch.setattr(marked, "has_proc", lambda: False)
+    monkeypatch.setattr(ps, "WITH_ENVIRONMENT", ("-A", "-E", "-ww"))  # as Apple's takes it
+    monkeypatch.setattr(linux, "PROC", Path("/nowhere"))
     assert look() == {12: MARK}

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from mcpx.core.system import linux, ps
 from mcpx.core.system import processes as module
-from mcpx.core.system import ps
 from mcpx.core.system.processes import ProcessFigures, group_memory
 
 BUSY = "import os; print('here', flush=True)\nwhile True: pass"
@@ -38,11 +39,13 @@ def started(program):
         child.communicate()
 
 
-def spend(seconds):
-    """Let others have the processor for so long."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(left)
+def until(look, holds):
+    """Look again and again, and let others have the processor in between; `ps` may count whole seconds."""
+    deadline = time.monotonic() + 60
+    while not holds(seen := look()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert holds(seen)
+    return seen
 
 
 def test_one_that_works_and_one_that_waits():
@@ -51,9 +54,7 @@ def test_one_that_works_and_one_that_waits():
         groups = [busy.pid, idle.pid]
         first = figures.look(groups)
         assert {use.cpu for use in first.values()} == {None}
-        spend(0.3)
-        then = figures.look(groups)
-        assert then[busy.pid].cpu > 0.1
+        then = until(lambda: figures.look(groups), lambda use: use[busy.pid].cpu > 0.1)
         assert then[idle.pid].cpu < 0.05
         assert then[idle.pid].memory > 1 << 20
 
@@ -69,13 +70,12 @@ def test_what_has_ended_is_left_out_and_what_came_since_counts_from_its_start():
     with started(IDLE) as idle:
         assert set(figures.look([idle.pid, 2**22 + 1])) == {idle.pid}
     with started(BUSY) as busy:
-        spend(0.2)
-        assert figures.look([idle.pid, busy.pid])[busy.pid].cpu > 0.05
+        until(lambda: figures.look([idle.pid, busy.pid]), lambda use: use[busy.pid].cpu > 0.05)
         assert idle.pid not in figures.look([idle.pid])
     assert figures.look([]) == {}
 
 
-@pytest.mark.skipif(not module.has_proc(), reason="there is no /proc")
+@pytest.mark.linux("shared pages are counted by /proc")
 def test_shared_pages_are_looked_at_again_only_where_the_memory_has_changed(monkeypatch):
     looked_at = []
     proportional = module._proportional
@@ -88,8 +88,7 @@ def test_shared_pages_are_looked_at_again_only_where_the_memory_has_changed(monk
 
 
 def test_without_proc_ps_says_it(monkeypatch):
-    monkeypatch.setattr(module, "has_proc", lambda: False)
-    monkeypatch.setattr(ps, "PROGRAM", "ps")
+    monkeypatch.setattr(linux, "PROC", Path("/nowhere"))
     with started(IDLE) as idle:
         figures = ProcessFigures()
         assert figures.look([idle.pid])[idle.pid].memory > 1 << 20

@@ -41,7 +41,7 @@ from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.gateway.frontends.http.monitoring import METRICS, Monitoring
 from mcpx.core.gateway.frontends.http.server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
 from mcpx.core.policy.tokens import NamedTokens, token_file
-from mcpx.core.system.keepalive import UNREAD_S, keep_alive
+from mcpx.core.system.peers import UNREAD_S, keep_alive
 from mcpx.errors import MCPXError
 from supervisors import Incarnation, Shutdown
 

@@ -158,6 +158,7 @@ async def test_another_users_process_gets_no_byte_and_is_logged(house, monkeypat
     assert [line["uid"] for line in refused] == [os.getuid() + 1] * 2
 
 
+@pytest.mark.linux("SO_PEERCRED")
 def test_the_uid_of_the_other_end_is_what_the_system_says():
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -16,10 +16,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.core.servers.transport.ledger import MAX_FOREIGN_AGE_S, Entry, Ledger, _File, boot_id, start_time
-from mcpx.core.system import marked, ps
-from mcpx.core.system import processes as process_table
+from mcpx.core.system import linux, marked
 from mcpx.core.system.environment import CHILD_MARK
-from mcpx.core.system.processes import has_proc, pid_namespace
+from mcpx.core.system.linux import has_proc
+from mcpx.core.system.processes import pid_namespace
 
 STUBBORN = (
     "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"
@@ -31,7 +31,7 @@ FORKS = (
 )
 MARK = uuid.uuid4().hex  # another run of these tests may be under way
 ANOTHER_USER = 65534  # nobody
-with_proc = pytest.mark.skipif(not has_proc(), reason="there is no /proc to tell a mark from")
+with_proc = pytest.mark.linux("only by /proc is it known that a process has no mark")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 
 
@@ -140,9 +140,8 @@ def test_it_does_without_descriptors_of_processes(tmp_path, spawn, monkeypatch, 
 
 
 def test_where_there_is_no_proc_the_leaders_start_is_the_proof(tmp_path, spawn, monkeypatch):
-    child, innocent = spawn(), spawn()
-    monkeypatch.setattr(process_table, "PROC", Path("/nowhere"))
-    monkeypatch.setattr(ps, "PROGRAM", shutil.which("ps"))
+    child, innocent = spawn(), spawn(mark=None)
+    monkeypatch.setattr(linux, "PROC", Path("/nowhere"))
     left_behind(tmp_path, noted(child), Entry(innocent.pid, "Mon Jan  1 00:00:00 2024", MARK))
     assert Ledger(tmp_path).sweep() == [child.pid]
     assert child.wait(10) == -signal.SIGKILL
@@ -236,8 +235,8 @@ def test_numbers_that_are_no_servers_are_never_signalled(tmp_path, monkeypatch, 
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *given: sent.append(given), raising=False)
     monkeypatch.setattr(marked, "mark_of", lambda _pid: MARK)  # whatever they carry
     left_behind(tmp_path, Entry(number, start_time(1) or "", MARK))
-    for proc in (process_table.PROC, Path("/nowhere")):
-        monkeypatch.setattr(process_table, "PROC", proc)
+    for proc in (linux.PROC, Path("/nowhere")):
+        monkeypatch.setattr(linux, "PROC", proc)
         Ledger(tmp_path).sweep()
     assert sent == []
 

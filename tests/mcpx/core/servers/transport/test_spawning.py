@@ -47,7 +47,7 @@ async def test_a_server_takes_the_process_that_was_started_for_its_command():
     assert not any(map(is_running, early))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="whether a process is busy is read from /proc")
+@pytest.mark.linux("whether a process is busy is read from /proc")
 def test_a_busy_process_holds_the_next_back_and_one_that_waits_does_not():
     busy = Stdio(command=sys.executable, args=["-S", "-E", "-c", "while True: pass"])
     EARLY.start([busy, CAT, CAT, busy, CAT], at_once=2)

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from mcpx.core.wire import loopback_peers as peers
+from mcpx.core.system import peers
 from tests.mcpx.page.visiting import NEEDS_IPV6
 
 NOBODY = 65534
 KNOWN = peers.users_are_known()
-pytestmark = pytest.mark.skipif(not KNOWN, reason="the system does not say whose sockets are")
+pytestmark = pytest.mark.linux("whose sockets are (sock_diag)")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
 AT = pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
 

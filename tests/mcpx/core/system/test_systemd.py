@@ -7,14 +7,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
 import anyio
 import pytest
 
-from mcpx.core.telemetry.systemd import Notifier
+from mcpx.core.system.systemd import Notifier
 from mcpx.parts import open_hub
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import serving, write_config
@@ -83,7 +82,7 @@ def test_several_assignments_are_one_datagram_and_none_can_be_smuggled_in(manage
     assert manager.drain() == ["READY=1\nSTATUS=two MAINPID=1"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
+@pytest.mark.linux("abstract sockets")
 def test_an_abstract_socket_is_reached():
     with managing(f"\0mcpx-test-{os.getpid()}-{time.monotonic_ns()}") as manager:
         Notifier(kept(manager)).send("READY=1")

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import asyncio, re, sys, time
 from mcpx.core.telemetry.log import configure
-from mcpx.core.telemetry.watchdog import Patience, watching
+from mcpx.core.system.watchdog import Patience, watching
 
 def blocks(): time.sleep(60)
 def computes():

@@ -21,6 +21,7 @@ from typing import Final
 import anyio
 import structlog
 
+from mcpx.core.system.linux import HIDDEN
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -92,7 +93,7 @@ class Notifier:
 def _address(given: str) -> str | None:
     """The socket's address for Python: `@` at the start stands for the null byte of an abstract one."""
     if given.startswith("@"):
-        return "\0" + given[1:]
+        return None if HIDDEN else "\0" + given[1:]
     return given if given.startswith("/") else None  # vsock and the like: not spoken here
 
 
