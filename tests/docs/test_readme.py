@@ -31,7 +31,7 @@ def test_it_opens_with_two_sentences_and_the_two_commands_and_they_are_there():
 
 
 def test_a_picture_follows_the_commands():
-    assert README.split("\n\n")[3].startswith("![")
+    assert README.split("\n\n")[3].startswith("<picture>")
 
 
 def test_it_names_the_three_tools_with_their_parameters():
