@@ -30,6 +30,7 @@ CALLS = [
         "arguments": json.dumps(GIVEN),
         "select": "",
         "max_tokens": "",
+        "fresh": False,
     },  # what a strict schema has a model write
 ]
 NAMES = ["", "claude-code", "gemini-cli-mcp-client", "somebody"]
@@ -44,7 +45,9 @@ def converted(tmp_path_factory):
     absent(None if PYTHON.exists() else "the converters are missing; scripts/test --all installs them")
     folder = tmp_path_factory.mktemp("converters")
     config = folder / "config.json"
-    config.write_text(json.dumps({"mcpServers": {"s": entry(offers={"tools": [TOOL, READ]})}}))
+    kept = {"cache": {"read": 60}}  # so that exec has `fresh`, too
+    served = entry(offers={"tools": [TOOL, READ]}, settings=kept)
+    config.write_text(json.dumps({"mcpServers": {"s": served}}))
     calls = [{"server_name": "s", "tool_name": "echo"} | each for each in CALLS]
 
     mcpx = [sys.executable, "-m", "mcpx", "serve", str(config)]
@@ -75,6 +78,7 @@ def test_every_converter_takes_every_form(converted, name):
     for converter in AS_THEY_ARE:
         for tool, schema in found["converted"][converter].items():
             assert _same(schema, found["tools"][tool]), (converter, tool)
+    assert found["tools"]["exec"]["properties"]["fresh"]["type"] == "boolean"
     assert found["answers"] == [[False, GIVEN["text"]]] * len(CALLS)
 
 
