@@ -14,11 +14,14 @@ HELD = [
     for page in (
         "docs/architecture.md",
         "docs/cluster.md",
+        "docs/deployment.md",
         "docs/errors.md",
+        "docs/exposure.md",
         "docs/faults.md",
         "docs/monitoring.md",
         "docs/protocol.md",
         "docs/scale.md",
+        "docs/security.md",
         "docs/sign-in.md",
         "docs/troubleshooting.md",
     )
@@ -28,7 +31,7 @@ HELD = [
 CRUTCHES = {
     r"(that|those) of": 'repeat the noun: "the server\'s", "the daemon\'s tools"',
     r"(the|is|not|as|for|be|by|from|to|with) one (that|which)": 'name the thing: "a server that"',
-    r"(?<!one )of (its|their|your) own(?! [a-z]+)": '"its own ...", "a separate ..."',
+    r"(?<!one )of (its|their|your) own(?! [\[a-z])": '"its own ...", "a separate ..."',
     r"go(es)? on": '"continues", "keeps working"',
     r"by (itself|themselves)": '"itself", "on its own", "automatically"',
     r"(?<!I )(?<!you )wants?": '"needs", "requires", "asks for"',
