@@ -13,17 +13,22 @@ HELD = [
     pages.ROOT / page
     for page in (
         "docs/architecture.md",
+        "docs/clients.md",
         "docs/cluster.md",
+        "docs/configuration.md",
         "docs/deployment.md",
         "docs/errors.md",
         "docs/exposure.md",
         "docs/faults.md",
+        "docs/getting-started.md",
         "docs/monitoring.md",
+        "docs/page.md",
         "docs/protocol.md",
         "docs/scale.md",
         "docs/security.md",
         "docs/sign-in.md",
         "docs/troubleshooting.md",
+        "supervisors/README.md",
     )
 ]
 """The pages that have been edited for their English."""
