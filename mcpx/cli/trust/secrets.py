@@ -158,7 +158,8 @@ def secret() -> None:
 @secret.command("set", short_help="Keep one.")
 @click.argument("name")
 @with_config
-def set_secret(name: str, config_path: str | None) -> None:
+@json_option
+def set_secret(*, name: str, config_path: str | None, as_json: bool) -> None:
     """Keep a secret under NAME, in place of another of that name.
 
     It is read from the terminal, unseen, or from standard input: never from the command line, which other
@@ -174,6 +175,9 @@ def set_secret(name: str, config_path: str | None) -> None:
     if len(value) > MAX_SECRET_CHARS:
         raise MCPXError(f"a secret has at most {MAX_SECRET_CHARS} characters; nothing was changed")
     keychain.put(name, value)
+    if as_json:
+        echo(json.dumps({"set": name}))
+        return
     echo(f"{name} is in the keychain; in a configuration it is ${{keychain:{name}}}")
     echo(f"a daemon that runs takes it in with: mcpx reload{config_hint(config_file(config_path))}", err=True)
 

@@ -9,6 +9,9 @@
     POST /setup/add|rename|remove|enable|disable {apply, seen, server, entry, replace, to}
                                   likewise; of one that was made also `{state, described}` of the server
                                   then, or `{gone: true}`
+    POST /setup/secret {server, name, value}
+                                  keeps a value for `${keychain:NAME}`, as `mcpx secret set` does, and has the
+                                  server tried again: `{state, described}` of it then
 
 The topic `setup` yields `{problem, version}` whenever another configuration is in force, or the file cannot
 be used any more.
@@ -36,7 +39,7 @@ from mcpx.core.text.jsonc import JSONCError
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.page.answers import body, get, post
 from mcpx.page.cards import OpenPage
-from mcpx.page.commands import Change, Examination, change, run_doctor
+from mcpx.page.commands import Change, Examination, change, run, run_doctor
 from mcpx.page.events import Topic
 from mcpx.page.views.server import seen
 from mcpx.setup.changes import history, undone
@@ -114,6 +117,7 @@ def routes(page: OpenPage) -> list[Route]:
         get("/setup", _read, page),
         post("/setup/doctor", _examine, page),
         get("/setup/entry", _entry, page),
+        post("/setup/secret", _keep_secret, page),
         *(post(f"/setup/{command}", partial(_change, command), page) for command in CHANGES),
         *(post(f"/setup/{command}", partial(_edit, command), page) for command in EDITS),
     ]
@@ -173,6 +177,21 @@ async def _edit(command: str, page: OpenPage, request: Request) -> JSON:
         with anyio.move_on_after(START_S):
             await hub.fleet.await_start(upstream)
     return done | seen(upstream.info())
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A value for the keychain, and the server that waits for it."""
+
+    server: str
+    name: str
+    value: str
+
+
+async def _keep_secret(page: OpenPage, request: Request) -> JSON:
+    wanted = await body(request, Secret)
+    page.hub.upstream(wanted.server)  # else an error, with the nearest
+    await run(page.hub, "secret", options=["set"], names=[wanted.name], sent=wanted.value)
+    return seen(await page.hub.restart(wanted.server))
 
 
 async def _follow(page: OpenPage, _argument: str) -> AsyncGenerator[Any, None]:

@@ -97,7 +97,7 @@ async def test_a_fault_among_many_servers_is_cured_with_keys_alone(visit: Visit,
     cure = faults.get_by_role("link", name="Set NO_SUCH_KEY: key")
     await tab_to(visit, cure)
     await page.keyboard.press("Enter")
-    field = page.get_by_label("NO_SUCH_KEY")
+    field = page.get_by_role("textbox", name="NO_SUCH_KEY")
     await tab_to(visit, field)
     await page.keyboard.type("a value")
     await page.keyboard.press("Enter")

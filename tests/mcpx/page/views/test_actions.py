@@ -137,6 +137,28 @@ async def test_enabling_and_restarting_what_lacks_a_variable_say_the_state_that_
         assert "THIS_IS_NOT_SET_ANYWHERE" in refused["error"]
 
 
+@pytest.mark.parametrize(("backend", "said"), [("null", "shop key"), ("fail", "no keychain")])
+async def test_what_the_keychain_lacks_is_kept_there_and_the_server_tried_again(
+    tmp_path, monkeypatch, backend, said
+):
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    chosen = tmp_path / ".config" / "python_keyring" / "keyringrc.cfg"
+    chosen.parent.mkdir(parents=True)
+    chosen.write_text(f"[backend]\ndefault-keyring=keyring.backends.{backend}.Keyring\n")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"mcpServers": {"k": entry() | {"env": {"KEY": "${keychain:shop key}"}}}}))
+    async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
+        given = {"server": "k", "name": "shop key", "value": "hunter2hunter2"}
+        refused = await visitor.post("/setup/secret", given, fails=True)
+        assert said in refused["error"]  # that of `null` takes everything, and has nothing
+        assert "hunter2" not in refused["error"]
+        noted = tmp_path / "state" / "secret-names.json"
+        assert noted.exists() is (backend == "null")
+        assert (await visitor.post("/setup/secret", given | {"server": "gone"}, fails=True))["code"]
+
+
 async def test_a_command_is_bounded(tmp_path: Path, monkeypatch: Any):
     marks = tmp_path / "pid"
     program = tmp_path / "python"

@@ -1,6 +1,7 @@
 // The entry of a server in the configuration: what it lacks, its text, its name, and taking it out.
-import { html, useEffect, useState } from "../../lib.mjs";
-import { useAnswer } from "../../api.mjs";
+import { html, useState } from "../../lib.mjs";
+import { post, useAnswer } from "../../api.mjs";
+import { Action } from "../../widgets/action.mjs";
 import { Copy } from "../../widgets/copy.mjs";
 import { Field } from "../../widgets/field.mjs";
 import { Failed, Loading } from "../../widgets/notice.mjs";
@@ -12,14 +13,15 @@ const written = (entry) => JSON.stringify(entry, null, 2);
 // card: of the server
 export function Entry({ server, card }) {
   const { answer, failure, again } = useAnswer(`/setup/entry?server=${encodeURIComponent(server)}`);
-  const [text, setText] = useState(null);
+  const [typed, setTyped] = useState(null); // until then it is as it stands in the file
   const [edit, setEdit] = useState(null); // the properties of the dialog, while it is open
-  useEffect(() => answer && setText(written(answer.entry)), [answer]);
   if (failure) return html`<${Failed} failure=${failure} again=${again} />`;
-  if (!answer || text === null) return html`<${Loading} />`;
+  if (!answer) return html`<${Loading} />`;
+  const text = typed ?? written(answer.entry);
   const closed = (made) => {
     setEdit(null);
     if (!made?.changed) return;
+    setTyped(null);
     if (edit.leads) location.hash = edit.leads;
     else again();
   };
@@ -32,7 +34,7 @@ export function Entry({ server, card }) {
     <section class="panel stack" aria-label="Entry">
       <${Field} label="The entry in the configuration" hint="A value that is shown as *** stays as it is.">
         ${(its) => html`<textarea ...${its} class="grows" rows="10" value=${text}
-          onInput=${(event) => setText(event.target.value)}></textarea>`}</${Field}>
+          onInput=${(event) => setTyped(event.target.value)}></textarea>`}</${Field}>
       <div class="row">
         <button type="button" class="primary" disabled=${text === written(answer.entry)}
           onClick=${() => replace(text, `Change ${server}?`)}>Preview the change</button>
@@ -64,6 +66,7 @@ function Rename({ server, onRename }) {
   </form>`;
 }
 
+const kept = (name) => `\${keychain:${name}}`;
 const references = (name) => [`\${${name}}`, `\${env:${name}}`];
 
 // The value in the place of each reference to a variable, in all texts of an entry.
@@ -75,7 +78,16 @@ function filled(entry, values) {
   return Object.fromEntries(Object.entries(entry).map(([key, each]) => [key, filled(each, values)]));
 }
 
-// Fields for the variables that are not set; for anything else that is missing, what helps.
+// A value for the keychain, kept at once, after which the server is tried again.
+function Kept({ server, name }) {
+  const [value, setValue] = useState("");
+  return html`<div class="row"><${Field} label=${`${name}, in the keychain`}>${(its) => html`<input ...${its}
+      type="password" value=${value} onInput=${(event) => setValue(event.target.value)} />`}</${Field}>
+    <${Action} disabled=${!value} label=${`Keep ${name}`} done=${({ described }) => `Kept. Now: ${described}`}
+      run=${() => post("/setup/secret", { server, name, value })}>Keep it</${Action}></div>`;
+}
+
+// Fields for the variables that are not set, and for what the keychain lacks; for anything else, what helps.
 function Missing({ server, entry, card, onSet }) {
   const [values, setValues] = useState({});
   if (!card.missing?.length) return null;
@@ -88,6 +100,8 @@ function Missing({ server, entry, card, onSet }) {
   };
   return html`<form class="panel stack" aria-label="What is missing" onSubmit=${submit}>
     <h2>What is missing</h2>
+    ${card.missing.filter((name) => all.includes(kept(name))).map((name) => html`<${Kept} key=${name} server=${server}
+      name=${name} />`)}
     ${settable.map((name) => html`<${Field} key=${name} label=${name}>${(its) => html`<input ...${its} type="password"
       value=${values[name] ?? ""} onInput=${(event) => setValues({ ...values, [name]: event.target.value })} />`}</${Field}>`)}
     ${settable.length > 0 && html`<div class="row">

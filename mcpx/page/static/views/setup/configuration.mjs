@@ -45,7 +45,7 @@ function Standing({ answer, again }) {
         <button class="small" onClick=${again}>Refresh</button>
       </div>
     </div>
-    <p class="muted">${answer.usable ? `${counted(answer.servers, "server")}, ` : ""}${found.filter(Boolean).join(", ")}. This page shows the file. To change it, use your editor, or in a terminal <code>mcpx add</code>, <code>remove</code>, <code>enable</code> and <code>disable</code>; <a href="#/setup/import">Import</a> adds the servers of your clients.</p>
+    <p class="muted">${answer.usable ? `${counted(answer.servers, "server")}, ` : ""}${found.filter(Boolean).join(", ")}. Each server is changed under <em>Entry</em> of its own view; <a href="#/setup/add">add a server</a> adds one, <a href="#/setup/import">Import</a> those of your clients. Everything else is changed in your editor.</p>
     ${answer.problem && html`<${Notice} tone="bad" live="alert" title="The file as it is cannot be used. MCPX still uses what it read before.">
       <span class="break">${answer.problem}</span>
     </${Notice}>`}
@@ -68,7 +68,7 @@ function Finding({ finding }) {
     <span><${Badge} tone=${tone}>${word}</${Badge}></span>
     <span class="row">
       ${finding.line ? html`<button class="link mono small" onClick=${() => goTo(finding.line)}>line ${finding.line}, column ${finding.column}</button>` : html`<span class="muted small">the whole file</span>`}
-      ${finding.server && html`<a class="small wrap" href=${`#/servers/${encodeURIComponent(finding.server)}`}>${finding.server}</a>`}
+      ${finding.server && html`<a class="small wrap" href=${`#/servers/${encodeURIComponent(finding.server)}/entry`}>${finding.server}</a>`}
     </span>
     <div class="stack tight">
       <p class="wrap">${finding.text}</p>
