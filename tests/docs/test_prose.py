@@ -12,7 +12,9 @@ from tests.docs import pages
 HELD = [
     pages.ROOT / page
     for page in (
+        "CONTRIBUTING.md",
         "docs/architecture.md",
+        "docs/cli.md",
         "docs/clients.md",
         "docs/cluster.md",
         "docs/configuration.md",
@@ -21,9 +23,11 @@ HELD = [
         "docs/exposure.md",
         "docs/faults.md",
         "docs/getting-started.md",
+        "docs/guarantees.md",
         "docs/monitoring.md",
         "docs/page.md",
         "docs/protocol.md",
+        "docs/python-api.md",
         "docs/scale.md",
         "docs/security.md",
         "docs/sign-in.md",
