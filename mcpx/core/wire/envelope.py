@@ -17,6 +17,7 @@ RequestId = int | str
 Bytes = bytes | memoryview
 
 _NOTHING: Final = msgspec.Raw()
+_NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)  # a text with control characters, or no UTF-8
 _DIGITS: Final = frozenset(b"%c" % byte for byte in b"-0123456789")  # what a number begins with
 LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
 _USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
@@ -135,7 +136,10 @@ def split_large(line: LargeMessage | bytes) -> RPCMessage | None:
     given = [*_MEMBER.finditer(head[1]), *_MEMBER.finditer(tail[1])]
     if len({each[1] for each in given}) < len(given):
         return None  # one is named twice
-    values = {each[1]: msgspec.json.decode(each[2]) for each in given}
+    try:
+        values = {each[1]: msgspec.json.decode(each[2]) for each in given}
+    except _NO_JSON:
+        return None
     message = RPCMessage(id=values.get(b"id"), method=values.get(b"method"))
     kind, start = head[2], head.end()
     if isinstance(line, LargeMessage):
@@ -152,11 +156,12 @@ def split_request(line: bytes) -> RPCMessage | None:
     `method` of the result is empty: it is not looked at.
     """
     found = _USUAL_REQUEST.match(line)
-    return (
-        None
-        if found is None
-        else RPCMessage(id=msgspec.json.decode(found[1]) if found[1] else None, method="")
-    )
+    if found is None:
+        return None
+    try:
+        return RPCMessage(id=msgspec.json.decode(found[1]) if found[1] else None, method="")
+    except _NO_JSON:
+        return None
 
 
 def escaped(method: str) -> str:

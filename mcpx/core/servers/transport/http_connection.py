@@ -138,8 +138,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(_VIEW[:nbytes])
         except httptools.HttpParserUpgrade:
-            self.abort(Dropped("it wants to speak another protocol"))
-            return
+            if not self._is_complete:
+                self.abort(Dropped("it wants to speak another protocol"))
+                return
+            self.reusable = False
         except httptools.HttpParserError as error:
             if not self._is_complete:
                 reason = str(error.__context__ or error) or type(error).__name__

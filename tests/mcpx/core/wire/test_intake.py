@@ -165,10 +165,19 @@ def test_it_is_split_at_its_ends(turns, line, id_, member):
         b'{"jsonrpc":"2.0","id":7,"method":"x","result":%b}',
         b'{"jsonrpc":"2.0","id":7,"params":%b}',
         b"[%b]",
+        b'{"jsonrpc":"2.0","id":"\x16","result":%b}',
+        b'{"jsonrpc":"2.0","id":"a\x01b","method":"x","params":%b}',
     ],
 )
 def test_any_other_is_not_split(turns, line):
     assert envelope.split_large(line_of(line % BODY)) is None
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"id":"\x16","method":"x"}', b'{"id":"\xff","method":"x"}', b'{"id":1}', b"[]"]
+)
+def test_a_request_is_not_split_off_what_is_no_json(line):
+    assert envelope.split_request(line) is None
 
 
 async def test_a_large_result_goes_on_as_an_answer_without_a_copy(turns, monkeypatch):

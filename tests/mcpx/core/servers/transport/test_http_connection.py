@@ -124,7 +124,10 @@ async def test_a_response_without_a_length_ends_with_the_connection():
     assert server.connections == 2
 
 
-@pytest.mark.parametrize("after", [OK.replace(b"ok", b"no"), b"\r\n", b"x", b"HTTP/1.1 200"])
+UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+
+
+@pytest.mark.parametrize("after", [OK.replace(b"ok", b"no"), b"\r\n", b"x", b"HTTP/1.1 200", UPGRADE])
 @pytest.mark.parametrize("late", [False, True])
 async def test_what_nobody_asked_for_answers_nothing(after, late):
     async def more(asked):
@@ -148,7 +151,7 @@ async def test_what_nobody_asked_for_answers_nothing(after, late):
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
         b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nok\r\n0\r\n\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        UPGRADE,
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES,
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
