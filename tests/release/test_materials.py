@@ -24,7 +24,7 @@ def test_everything_that_is_used_has_a_licence_that_may_be():
     found = [*licences.everything()]
     assert objections(found) == []
     named = {each.name for each in found}
-    assert named >= lock.locked(lock.RUNTIME).keys() | lock.locked(lock.DEV).keys() | {"preact", "uplot"}
+    assert named >= lock.locked(lock.RUNTIME).keys() | lock.locked(lock.DEV).keys() | {"preact", "htm"}
 
 
 @pytest.mark.parametrize(
