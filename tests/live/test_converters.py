@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.live.servers import absent
-from tests.mcpx.scripted import entry
+from tests.mcpx.scripted import entry, entry_of
 from tests.mcpx.serving import environment
+from tests.tokens import corpus
 
 pytestmark = pytest.mark.live
 HERE = Path(__file__).parent
@@ -44,20 +45,24 @@ def converted(tmp_path_factory):
     """What the converters make of what a client of a name is shown; "" is that of the Python SDK."""
     absent(None if PYTHON.exists() else "the converters are missing; scripts/test --all installs them")
     folder = tmp_path_factory.mktemp("converters")
-    config = folder / "config.json"
     kept = {"cache": {"read": 60}}  # so that exec has `fresh`, too
-    served = entry(offers={"tools": [TOOL, READ]}, settings=kept)
-    config.write_text(json.dumps({"mcpServers": {"s": served}}))
+    config = {"mcpServers": {"s": entry(offers={"tools": [TOOL, READ]}, settings=kept)}}
     calls = [{"server_name": "s", "tool_name": "echo"} | each for each in CALLS]
+    return _made_of(config, folder, NAMES, calls)
 
-    mcpx = [sys.executable, "-m", "mcpx", "serve", str(config)]
+
+def _made_of(config, folder, names, calls):
+    """What the converters make of a configuration, by the names of clients."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(config))
+    mcpx = [sys.executable, "-m", "mcpx", "serve", str(file)]
     done = subprocess.run(
-        [PYTHON, HERE / "converters" / "convert.py", json.dumps(NAMES), *mcpx],
+        [PYTHON, HERE / "converters" / "convert.py", json.dumps(names), *mcpx],
         input=json.dumps(calls),
         env=environment(folder) | {"OPENAI_AGENTS_DISABLE_TRACING": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -140,3 +145,38 @@ def test_an_object_is_never_closed_where_it_is_left_to_the_converter(converted):
             arguments = converted[name]["converted"][converter]["exec"]["properties"]["arguments"]
             assert arguments["type"] == "object"
             assert arguments.get("additionalProperties") is not False, (name, converter)
+
+
+@pytest.mark.timeout(450)
+def test_no_converter_refuses_a_native_tool_of_the_corpus(tmp_path):
+    absent(None if PYTHON.exists() else "the converters are missing; scripts/test --all installs them")
+    rows = [row for each in corpus().values() for row in each]
+    tools = [
+        {
+            "name": f"{row['tool']}-{number}",
+            "description": row["description"],
+            "inputSchema": row["inputSchema"],
+        }
+        for number, row in enumerate(rows)
+    ]
+    (tmp_path / "script.json").write_text(json.dumps({"offers": {"tools": tools}}))
+    config = {"mcpServers": {"s": entry_of(tmp_path / "script.json")}, "expose": "all", "sanitize": "on"}
+    found = _made_of(config, tmp_path, [""], [])[""]
+    assert len(found["tools"]) == 527
+    assert not found["failed"]
+    for converter in OPENAI:
+        for tool, schema in found["converted"][converter].items():
+            assert not list(_not_taken_strictly(schema)), (converter, tool)
+
+
+def _not_taken_strictly(schema):
+    """As `_not_strict`, of schemas with alternatives."""
+    if not isinstance(schema.get("type"), str) and "anyOf" not in schema:
+        yield "a schema must have a type"
+    properties = schema.get("properties", {})
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        yield "additionalProperties must be false"
+    if {*schema.get("required", ())} != {*properties}:
+        yield "every property must be required"
+    for each in (*properties.values(), *schema.get("anyOf", ()), *filter(None, [schema.get("items")])):
+        yield from _not_taken_strictly(each)

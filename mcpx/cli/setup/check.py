@@ -16,16 +16,21 @@ from mcpx.core.config import json_schema
 from mcpx.core.config.diagnosis import INVALID, NEEDS_SETUP, diagnose
 from mcpx.core.config.findings import Finding, examine
 from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
+from mcpx.core.policy.overrides import not_applied
+from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.policy.profiles import select
+from mcpx.core.rendering.mending import ALL_MENDS, mends_in
 from mcpx.core.system.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mcpx.core.catalog.model import Catalogue
     from mcpx.core.config import Config, ServerConfig
     from mcpx.core.config.diagnosis import Diagnosis
     from mcpx.core.config.findings import Examination
 
+MAX_MENDED: Final = 20  # tools of one server that are named
 _EXIT_WRONG: Final = 2
 _EXIT_NEEDS_SETUP: Final = 1
 _COLOURS: Final = {"error": "red", "warning": "yellow", "note": "yellow"}
@@ -54,29 +59,57 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
 
 
 def _of_tools(config: Config) -> Iterator[Finding]:
-    """What the configuration cannot make of tools, as far as their servers are known from last time."""
+    """What the configuration makes of tools, or cannot, as far as their servers are known from last time."""
     changed = {name for name, server in config.servers.items() if server.overrides}
     changed |= {name for profile in config.profiles.values() for name in profile.overrides}
-    if not changed:
+    native = {name for name, server in config.servers.items() if server.expose != "three" or server.pinned}
+    native = set() if config.sanitize == "off" else native
+    if not (wanted := sorted((changed | native) & config.servers.keys())):
         return
-    from mcpx.core.policy.overrides import not_applied
-    from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
     from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 
     store = CatalogueStore()
-    for name in sorted(changed & config.servers.keys()):
+    for name in wanted:
         if (known := store.load(config.servers[name])) is None:
             continue
         policy = ServerPolicy(config.servers[name])
-        of_entry = not_applied(policy.shown(known.catalogue))
-        for reason in of_entry:
-            yield Finding(level="warning", text=f"{name}: {reason}", server=name)
-        for profile in config.profiles:
-            rules = select(Endpoint(profile=profile), config).rules(name) or NO_RULES
-            shown = NarrowedPolicy(policy, partial(_same, rules)).shown(known.catalogue)
-            for reason in not_applied(shown):
-                if reason not in of_entry:
-                    yield Finding(level="warning", text=f"{name} in profile {profile}: {reason}", server=name)
+        shown = policy.shown(known.catalogue)
+        if name in changed:
+            for text in _not_applied(config, policy, name, known.catalogue):
+                yield Finding(level="warning", text=text, server=name)
+        if name in native and shown is not None and (text := _mended(config, name, shown)):
+            yield Finding(level="note", text=text, server=name)
+
+
+def _not_applied(config: Config, policy: ServerPolicy, name: str, known: Catalogue) -> Iterator[str]:
+    """Say which overrides of a server's tools cannot be applied, and why."""
+    of_entry = not_applied(policy.shown(known))
+    yield from (f"{name}: {reason}" for reason in of_entry)
+    for profile in config.profiles:
+        rules = select(Endpoint(profile=profile), config).rules(name) or NO_RULES
+        for reason in not_applied(NarrowedPolicy(policy, partial(_same, rules)).shown(known)):
+            if reason not in of_entry:
+                yield f"{name} in profile {profile}: {reason}"
+
+
+def _mended(config: Config, name: str, known: Catalogue) -> str:
+    """Say which native tools of a server are shown in other forms, in which, and to which clients."""
+    from mcpx.core.calls.exposure import is_pinned
+    from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS
+
+    server = config.servers[name]
+    tools = [each for each in known.tools.values() if server.expose != "three" or is_pinned(server, each)]
+    said = []
+    for tool in tools:
+        for mend in mends_in(tool.input_schema, sorted(ALL_MENDS - {"strict"})):
+            clients = ", ".join(client.title for client in KNOWN_CLIENTS if mend in client.mends)
+            said.append(f"{tool.name} ({mend}, for {'all' if config.sanitize == 'on' else clients})")
+        chars = {each.title: each.description_chars for each in KNOWN_CLIENTS if "texts" in each.mends}
+        size = len(tool.description or "")
+        if titles := [title for title, most in chars.items() if size == 0 or size > (most or size)]:
+            said.append(f"{tool.name} (texts, for {', '.join(titles)})")
+    more = f" and {len(said) - MAX_MENDED} more" if len(said) > MAX_MENDED else ""
+    return f"{name}: shown in another form (sanitize): {'; '.join(said[:MAX_MENDED])}{more}" if said else ""
 
 
 def _same(rules: Rules) -> Rules:

@@ -31,6 +31,7 @@ MAX_STARTING: Final = 32
 StructuredContent = Literal["auto", "always", "never"]
 Tiers = Literal["auto", "on", "off"] | bool
 ArgumentsForm = Literal["object", "string"]
+Sanitize = Literal["auto", "on", "off"]
 """The schema of exec's `arguments`: an object with any members, or such an object as JSON in a string."""
 
 
@@ -237,6 +238,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "The form in which clients are shown the arguments parameter of exec: an object, or a string that"
             " holds one as JSON, which passes strict schemas and Gemini's. auto: as the client is known to"
             " need it. Both are understood either way."
+        ),
+    ] = "auto"
+    sanitize: Annotated[
+        Sanitize,
+        doc(
+            "Whether native tools (expose, pinned) are shown in forms that hosts accept: schemas without what"
+            " makes them refuse a tool, and descriptions within their limits. auto: for the clients that are"
+            " known to need it, what they need; on: for all clients, and a strict form for those that take"
+            " exec's arguments as a string; off: for none."
         ),
     ] = "auto"
     audit: Annotated[

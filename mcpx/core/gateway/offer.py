@@ -29,11 +29,12 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.costs import definitions_cost
 from mcpx.core.gateway.clients.handles import shows_apps
 from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_client
-from mcpx.core.gateway.clients.known_clients import gets_structured_content_whole
+from mcpx.core.gateway.clients.known_clients import chars_of, gets_structured_content_whole
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.core.gateway.native.lists import (
     LISTS,
     UNCACHED,
+    NativeForm,
     definition,
     entries_page,
     list_entry,
@@ -192,7 +193,8 @@ class Offer:
         three = [] if descriptions is None else tools.tools(descriptions)
         own = [tools.as_json(tool) for tool in three]
         whole = gets_structured_content_whole(self.hub.config.include_structured_content, name)
-        define = partial(definition, with_output_schema=whole)
+        form = NativeForm(with_output_schema=whole, mends=self.tool_list.mends(name), chars=chars_of(name))
+        define = partial(definition, form=form)
         page = tools_page(own, native, cursor, define=define, paged=paged)
         if cursor is None:
             note_listing(self.hub, session, meta, three, self.exposure)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.core.rendering.mending import NOTHING
 from mcpx.core.rendering.typescript.keywords import written_type_of
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
 
@@ -25,6 +26,16 @@ def respelled(schema: Any, arguments: Any) -> Any:
     try:
         return _Speller(schema).value(arguments, schema, 0)
     except Exception:  # noqa: BLE001 - a malformed schema: what it wants is not known
+        return arguments
+
+
+def as_given(schema: Any, arguments: Any) -> Any:
+    """The arguments of a call that was written by a strict form of the schema: without null for what is left
+    out, and with the values that strings spell where the schema has no type of its own.
+    """
+    try:
+        return _Unfolder(schema).value(arguments, schema, 0)
+    except Exception:  # noqa: BLE001 - as above
         return arguments
 
 
@@ -98,6 +109,42 @@ class _Speller:
             return self._references.find(self._references.path(reference))
         except Unresolvable:
             return None
+
+
+class _Unfolder(_Speller):
+    """Takes back what a strict form has a model write."""
+
+    def value(self, value: Any, schema: Any, depth: int) -> Any:
+        """One value, by its schema."""
+        if depth > _MAX_DEPTH:
+            return value
+        parts = list(self._parts(schema))
+        if isinstance(value, str) and not any({"type", "enum", "const"} & part.keys() for part in parts):
+            return _unquoted(value)
+        if isinstance(value, dict):
+            value = {
+                name: each
+                for name, each in value.items()
+                if each is not None or self._takes_null(name, parts, may_be_unused=depth == 0)
+            }
+        if isinstance(value, list) and not any(isinstance(part.get("items"), dict) for part in parts):
+            value = [_unquoted(each) if isinstance(each, str) else each for each in value]
+        return super().value(value, schema, depth)
+
+    def _takes_null(self, name: str, parts: list[dict[str, Any]], *, may_be_unused: bool) -> bool:
+        schemas = [part["properties"][name] for part in parts if name in part.get("properties", {})]
+        if not schemas:
+            return not (may_be_unused and name == NOTHING)
+        inner = [part for schema in schemas for part in self._parts(schema)]
+        return any("null" in _named(part.get("type")) for part in inner)
+
+
+def _unquoted(text: str) -> Any:
+    """Return what a string holds as JSON, which may be a string; the string itself where it holds nothing."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def _spelled(text: str, parts: list[dict[str, Any]]) -> Any:

@@ -14,9 +14,14 @@ import msgspec
 
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.events.costs import definitions_cost
-from mcpx.core.gateway.clients.known_clients import KnownClient, gets_structured_content_whole, known_client
+from mcpx.core.gateway.clients.known_clients import (
+    KnownClient,
+    chars_of,
+    gets_structured_content_whole,
+    known_client,
+)
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.native.lists import clean_texts, definition
+from mcpx.core.gateway.native.lists import NativeForm, clean_texts, definition
 from mcpx.core.gateway.tools.definitions import as_json, tools
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.system.endpoint import Endpoint
@@ -35,7 +40,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     own: list[JSON]
     native: dict[str, ToolInfo]
-    with_output_schema: bool = True
+    form: NativeForm = NativeForm()
     as_is: bool = False
     """Whether the tools have the form that their server gave them: at a transparent endpoint."""
 
@@ -47,7 +52,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         tool = self.native[name]
         if self.as_is:
             return clean_texts(tool.to_protocol())
-        return definition(tool, with_output_schema=self.with_output_schema)
+        return definition(tool, self.form)
 
     def cost(self) -> int:
         """The estimated tokens of all of it."""
@@ -93,7 +98,11 @@ def look(clients: ClientSessions, endpoint: Endpoint, name: str | None) -> Sight
         instructions=tool_list.instructions(name),
         own=[] if descriptions is None else [as_json(tool) for tool in tools(descriptions)],
         native=native,
-        with_output_schema=gets_structured_content_whole(policy, name),
+        form=NativeForm(
+            with_output_schema=gets_structured_content_whole(policy, name),
+            mends=tool_list.mends(name),
+            chars=chars_of(name),
+        ),
     )
 
 

@@ -26,6 +26,7 @@ from mcpx.core.daemon.service import launchd_agent, systemd_unit
 from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS
 from mcpx.core.gateway.tools.definitions import tools
 from mcpx.core.rendering.descriptions import describe, instructions
+from mcpx.core.rendering.mending import MEANINGS, Mend
 from mcpx.core.servers.offers.catalogue_cache import _TEXT_TYPES as TEXT_TYPES
 from mcpx.core.system.environment import GROUPS
 from mcpx.errors import CallError, Code
@@ -148,11 +149,26 @@ def tables() -> dict[str, str]:
         "string-arguments-clients": ", ".join(
             f"`{each.prefix}` ({each.title})" for each in KNOWN_CLIENTS if each.arguments == "string"
         ),
+        "mends": mends(),
         "clients": clients(),
         "metrics": metrics(),
         "systemd-unit": systemd(),
         "launchd-agent": launchd(),
     }
+
+
+def mends() -> str:
+    """The mends of native tools, and the clients that are shown them."""
+    rows = [
+        (f"`{mend}`", f"{meaning[0].upper()}{meaning[1:]}", _clients_with(mend))
+        for mend, meaning in MEANINGS.items()
+    ]
+    return _table(("mend", "in these forms", "for"), rows)
+
+
+def _clients_with(mend: Mend) -> str:
+    titles = [each.title for each in KNOWN_CLIENTS if mend in each.mends]
+    return ", ".join(titles) or "none by itself"
 
 
 # --- configuration

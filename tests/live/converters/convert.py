@@ -92,12 +92,22 @@ class _Mistral(MCPClientBase):
         return self._tools
 
 
+async def _listed(session: ClientSession) -> list[Tool]:
+    """All tools, page by page."""
+    page = await session.list_tools()
+    tools = list(page.tools)
+    while page.nextCursor:
+        page = await session.list_tools(page.nextCursor)
+        tools += page.tools
+    return tools
+
+
 async def _run(name: str, command: list[str], calls: list[dict[str, Any]]) -> dict[str, Any]:
     server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
     about = Implementation(name=name, version="1.0.0") if name else None
     async with stdio_client(server) as streams, ClientSession(*streams, client_info=about) as session:
         await session.initialize()
-        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        tools = {tool.name: tool for tool in await _listed(session)}
         converters = {
             "google-genai": _gemini,
             "google-genai, JSON schema": _gemini_json_schema,
@@ -125,7 +135,14 @@ async def _run(name: str, command: list[str], calls: list[dict[str, Any]]) -> di
             result = await session.call_tool("exec", arguments)
             answers.append([result.isError, result.content[0].text])
         schemas = {tool.name: tool.inputSchema for tool in tools.values()}
-        return {"tools": schemas, "converted": converted, "failed": failed, "answers": answers}
+        texts = {tool.name: tool.description for tool in tools.values()}
+        return {
+            "tools": schemas,
+            "descriptions": texts,
+            "converted": converted,
+            "failed": failed,
+            "answers": answers,
+        }
 
 
 async def _run_all(names: list[str], command: list[str], calls: list[dict[str, Any]]) -> dict[str, Any]:

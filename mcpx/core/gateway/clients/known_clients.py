@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcpx.core.config import ArgumentsForm, StructuredContent, Tiers
+from mcpx.core.config import ArgumentsForm, Config, StructuredContent, Tiers
+from mcpx.core.rendering.mending import ALL_MENDS, Mend
 from mcpx.core.rendering.pictures import PictureLimits
 
 
@@ -25,7 +26,8 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     beside it, which undoes the saving. `pictures` is what it takes of those; None: it is not known.
     `acts_on_annotations` is whether what it runs in parallel, unasked, or while planning depends on
     `readOnlyHint`, so that it is given the query tool. `arguments` is the form of exec's `arguments` that it
-    passes on to its model unharmed.
+    passes on to its model unharmed. `mends` are what schemas of native tools must not have for it, or for the
+    models that it works with (`mcpx.core.rendering.mending`).
     """
 
     prefix: str
@@ -40,8 +42,13 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     pictures: PictureLimits | None = None
     acts_on_annotations: bool = False
     arguments: ArgumentsForm = "object"
+    mends: tuple[Mend, ...] = ()
 
 
+OF_COPILOT: Final[tuple[Mend, ...]] = ("top", "items", "texts")
+TOP: Final[tuple[Mend, ...]] = ("top",)
+WITH_ITEMS: Final[tuple[Mend, ...]] = ("top", "items")
+OF_GEMINI: Final[tuple[Mend, ...]] = ("top", "items", "refs", "choices", "formats")
 _MAX_PREFIX_LEN: Final = 32  # characters of a name that are looked at
 KNOWN_CLIENTS: Final = (
     KnownClient(
@@ -54,8 +61,10 @@ KNOWN_CLIENTS: Final = (
         shows_structured_content=True,
         pictures=PictureLimits(),
         acts_on_annotations=True,
+        mends=TOP,
         source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944;"
-        " pictures: #21230, #50530; docs.claude.com, Vision; annotations: #14353, #12368, #90058",
+        " pictures: #21230, #50530; docs.claude.com, Vision; annotations: #14353, #12368, #90058"
+        "; schemas: anthropics/claude-code #657, #95504",
     ),
     KnownClient(
         prefix="claude-ai",
@@ -63,28 +72,35 @@ KNOWN_CLIENTS: Final = (
         note="It refuses a result of more than 1 MB.",
         pictures=PictureLimits(of_result=1_000_000),
         acts_on_annotations=True,
-        source="mobile-next/mobile-mcp #140; trycua/cua #884; annotations: Donatoni/accela-mcp v0.4.3",
+        mends=TOP,
+        source="mobile-next/mobile-mcp #140; trycua/cua #884; annotations: Donatoni/accela-mcp v0.4.3"
+        "; schemas: as Claude Code",
     ),
     KnownClient(
         prefix="cursor",
         title="Cursor",
         shows_structured_content=True,
         acts_on_annotations=True,
-        source="modelcontextprotocol/modelcontextprotocol #1411; annotations: colbymchenry/codegraph #1018",
+        mends=WITH_ITEMS,
+        source="modelcontextprotocol/modelcontextprotocol #1411; annotations: colbymchenry/codegraph #1018"
+        "; schemas: as Claude Code and GitHub Copilot, whose models it has",
     ),
     KnownClient(
         prefix="github-copilot",
         title="GitHub Copilot",
         description_chars=1024,  # some endpoints refuse longer ones
         shows_structured_content=True,
-        source="higebu/3gpp-mcp #238; github/copilot-cli #3258, #4515",
+        mends=OF_COPILOT,
+        source="higebu/3gpp-mcp #238; github/copilot-cli #3258, #4515"
+        "; schemas: vespo92/SolidworksMCP-TS #30, DeusData/codebase-memory-mcp #1524",
     ),
     KnownClient(
         prefix="copilot",
         title="Copilot",
         description_chars=1024,
         shows_structured_content=True,
-        source="as github-copilot",
+        mends=OF_COPILOT,
+        source="as github-copilot; schemas: likewise",
     ),
     KnownClient(
         prefix="codex",
@@ -92,40 +108,49 @@ KNOWN_CLIENTS: Final = (
         instructions_bytes=1000,
         shows_structured_content=True,
         acts_on_annotations=True,
+        mends=WITH_ITEMS,
         source="openai/codex core/src/tools/handlers/mcp.rs, protocol/src/models.rs; #38287; annotations:"
-        " core/src/mcp_tool_call.rs, #23750",
+        " core/src/mcp_tool_call.rs, #23750"
+        "; schemas: dcc-mcp/dcc-mcp-blender #64",
     ),
     KnownClient(
         prefix="opencode",
         title="opencode",
         shows_structured_content=True,
-        source="anomalyco/opencode #32074",
+        mends=OF_GEMINI,
+        source="anomalyco/opencode #32074; schemas: anomalyco/opencode #250, #12295",
     ),
     KnownClient(
         prefix="visual-studio-code",
         title="VS Code",
         note="It cuts the descriptions of parameters at 1,024 characters for GPT-4.",
         acts_on_annotations=True,
+        mends=WITH_ITEMS,
         source="microsoft/vscode-copilot-chat src/extension/tools/common/toolSchemaNormalizer.ts;"
-        " microsoft/vscode workbench/contrib/mcp/common/mcpLanguageModelToolContribution.ts, #266399",
+        " microsoft/vscode workbench/contrib/mcp/common/mcpLanguageModelToolContribution.ts, #266399"
+        "; schemas: microsoft/vscode #246119, #257537",
     ),
     KnownClient(
         prefix="gemini-cli",
         title="Gemini CLI",
         acts_on_annotations=True,
-        source="google-gemini/gemini-cli packages/core/src/policy/policies/plan.toml, #18229",
+        mends=OF_GEMINI,
+        source="google-gemini/gemini-cli packages/core/src/policy/policies/plan.toml, #18229"
+        "; schemas: google-gemini/gemini-cli #13326, #2237, #6948",
     ),
     KnownClient(
         prefix="qwen",
         title="Qwen Code",
         acts_on_annotations=True,
-        source="QwenLM/qwen-code #1837, #740",
+        mends=WITH_ITEMS,
+        source="QwenLM/qwen-code #1837, #740; schemas: as those that take OpenAI's functions",
     ),
     KnownClient(
         prefix="goose",
         title="Goose",
         acts_on_annotations=True,
-        source="aaif-goose/goose #1957, #7690",
+        mends=TOP,
+        source="aaif-goose/goose #1957, #7690; schemas: as Claude Code",
     ),
     KnownClient(
         prefix="mcp",
@@ -178,6 +203,30 @@ def wants_query(tiers: Tiers, client: KnownClient | None) -> bool:
     if tiers == "auto":
         return client is not None and client.acts_on_annotations
     return tiers in {True, "on"}
+
+
+def chars_of(name: str | None) -> int | None:
+    """The most characters of a tool's description that a client of that name shows its model; None: all."""
+    client = known_client(name)
+    return None if client is None else client.description_chars
+
+
+def mends_for(config: Config, name: str | None) -> frozenset[Mend]:
+    """The mends with which a client of that name is shown native tools."""
+    client = known_client(name)
+    if config.sanitize == "on":
+        return ALL_MENDS if writes_strictly(config, name) else ALL_MENDS - {"strict"}
+    return frozenset(() if client is None or config.sanitize == "off" else client.mends)
+
+
+def writes_strictly(config: Config, name: str | None) -> bool:
+    """Return True if a client of that name is shown native tools in the strict form.
+
+    It is one whose schemas are made strict: by itself none, because programs have its name as well.
+    """
+    return (
+        config.sanitize == "on" and form_of_arguments(config.exec_arguments, known_client(name)) == "string"
+    )
 
 
 def form_of_arguments(wanted: Literal["auto", ArgumentsForm], client: KnownClient | None) -> ArgumentsForm:

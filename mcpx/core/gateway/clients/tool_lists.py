@@ -22,6 +22,7 @@ from mcpx.core.gateway.clients.known_clients import (
     KnownClient,
     form_of_arguments,
     known_client,
+    mends_for,
     wants_query,
 )
 from mcpx.core.protocol.context import ClientId
@@ -32,6 +33,7 @@ from mcpx.core.rendering.descriptions import (
     instructions,
     native_instructions,
 )
+from mcpx.core.rendering.mending import Mend
 from mcpx.core.servers.fleet.observers import NO_SERVER
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
@@ -49,6 +51,7 @@ class _Needs(NamedTuple):
     arguments: ArgumentsForm
     fresh: bool
     apps: bool
+    mends: frozenset[Mend]
 
 
 class ToolList:
@@ -62,7 +65,7 @@ class ToolList:
         self.exposure = Exposure(hub.endpoint.expose, lambda: hub.config, hub.upstreams)
         self.bus = InMemorySubscriptionBus()
         self._followed: dict[ClientId, set[InMemorySubscriptionBus]] = {}
-        self._given: list[tuple[KnownClient | None, bool, Given]] = []
+        self._given: list[tuple[KnownClient | None, bool, Given, frozenset[Mend]]] = []
         """By client, and whether it shows apps, since the last announcement."""
         self._limits_logged: set[str] = set()
         self._shown = frozenset(hub.upstreams)  # the names of the servers, at the last announcement
@@ -73,9 +76,10 @@ class ToolList:
         `with_apps` is for one that shows apps, and so keeps their own tools from its model.
         """
         client = known_client(name)
-        given = self._made(self._needs(client, apps=with_apps))
-        if (client, with_apps, given) not in self._given:
-            self._given.append((client, with_apps, given))
+        needs = self._needs(client, apps=with_apps)
+        given = self._made(needs)
+        if (client, with_apps, given, needs.mends) not in self._given:
+            self._given.append((client, with_apps, given, needs.mends))
         shown = given[0]
         aside = shown is not None and (shown.server_name or shown.uri)
         if client and aside and client.prefix not in self._limits_logged:
@@ -91,6 +95,10 @@ class ToolList:
     def shows_query(self, name: str | None) -> bool:
         """Return True if a client of that name has the query tool beside the three."""
         return wants_query(self.hub.config.tiers, known_client(name))
+
+    def mends(self, name: str | None) -> frozenset[Mend]:
+        """The mends of native tools that a client of that name is shown."""
+        return self._needs(known_client(name)).mends
 
     def instructions(self, name: str | None) -> str:
         """Explain how a client of that name uses the tools, and the servers as they are now."""
@@ -155,11 +163,11 @@ class ToolList:
     def _differs(self) -> bool:
         """Return True if a client that lists the tools now gets another list than a client got before."""
         made: dict[_Needs, Given] = {}
-        for client, apps, given in self._given:
+        for client, apps, given, mends in self._given:
             needs = self._needs(client, apps=apps)
             if needs not in made:
                 made[needs] = self._made(needs)
-            if made[needs] != given:
+            if made[needs] != given or needs.mends != mends:
                 return True
         return not self._given
 
@@ -171,6 +179,7 @@ class ToolList:
             form_of_arguments(config.exec_arguments, client),
             self.hub.keeps_reads,
             apps,
+            mends_for(config, None if client is None else client.prefix),
         )
 
     def _made(self, needs: _Needs) -> Given:

@@ -21,6 +21,7 @@ from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.config import StructuredContent
 from mcpx.core.events.meter import ClientMeter
 from mcpx.core.gateway.clients.handles import Wire
+from mcpx.core.gateway.clients.known_clients import writes_strictly
 from mcpx.core.gateway.eras import Era
 from mcpx.core.gateway.fast.call import CALL, Connected, FastCall, FastContexts
 from mcpx.core.gateway.fast.parameters import (
@@ -77,6 +78,9 @@ class FastPath(FastContexts):
         self._records = hub.records
         self._exposure = offer.exposure
         self._shows_query = offer.tool_list.shows_query
+        self._hub = offer.hub
+        self._judged: tuple[Shown | None, bool] = (None, False)
+        """Whether the client is shown strict forms, and by which exposure that was found."""
         self._opening = opening
         self._params = Decoder(CALLS)
         self._decode_native = Decoder(NATIVE_CALLS)
@@ -136,6 +140,11 @@ class FastPath(FastContexts):
     ) -> bool:
         """Serve a call of a native tool whose server has listed, unless its arguments are no object."""
         tool, arguments = shown.native[params.name], params.arguments
+        if self._judged[0] is not shown or self._connection.era is Era.MODERN:
+            is_strict = writes_strictly(self._hub.config, self._client_name(params.meta))
+            self._judged = shown, is_strict
+        if self._judged[1]:
+            return False  # the SDK's path takes the strict form back
         if not self._is_open(wire, params) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
         upstream = self._upstreams.get(tool.server_name)

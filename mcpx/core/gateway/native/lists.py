@@ -30,6 +30,7 @@ from mcpx.core.catalog import lists as catalog_lists
 from mcpx.core.catalog.extensions import with_files, with_pages
 from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, SkillInfo, TemplateInfo, ToolInfo
 from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, whole_name
+from mcpx.core.rendering.mending import Mend, mended
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
 from mcpx.core.text import is_clean, one_line, paragraphs
 
@@ -211,22 +212,37 @@ PAGE_TOOLS: Final = 250
 PAGE_BYTES: Final = 512 << 10
 
 _NEVER: Final[JSON] = {"not": {}}
+CUT: Final = "..."
 
 
-def definition(tool: ToolInfo, *, with_output_schema: bool) -> JSON:
-    """An entry of `tools/list`.
+class NativeForm(msgspec.Struct, frozen=True, kw_only=True):
+    """The form in which a client is shown native tools.
 
-    `with_output_schema` is for clients that are given structured content: others would miss it.
+    `with_output_schema` is for clients that are given structured content: others would miss it. `mends` are
+    those that hold for it; `chars` is the most characters of a description.
     """
+
+    with_output_schema: bool = True
+    mends: frozenset[Mend] = frozenset()
+    chars: int | None = None
+
+
+def definition(tool: ToolInfo, form: NativeForm) -> JSON:
+    """An entry of `tools/list`."""
     name = native_name(tool.server_name, tool.name)
     entry = clean_texts(tool.to_protocol())
-    entry |= {"name": name, "inputSchema": _taken_by_all(tool.input_schema)}
+    schema = mended(_taken_by_all(tool.input_schema), form.mends)
+    entry |= {"name": name, "inputSchema": schema}
+    if "texts" in form.mends:
+        said = entry.get("description") or whole_name(tool.server_name, tool.name)
+        is_long = form.chars is not None and len(said) > form.chars
+        entry["description"] = f"{said[: (form.chars or 0) - len(CUT)]}{CUT}" if is_long else said
     if tool.meta:
         entry["_meta"] = with_pages(tool.meta, partial(offered_uri, tool.server_name))
     if name != f"{tool.server_name}__{tool.name}":
         whole = whole_name(tool.server_name, tool.name)
         entry["title"] = f"{entry['title']} ({whole})" if entry.get("title") else one_line(whole)
-    if with_output_schema and tool.output_schema is not None and has_output_schema(tool):
+    if form.with_output_schema and tool.output_schema is not None and has_output_schema(tool):
         entry["outputSchema"] = _taken_by_all(tool.output_schema)
     else:
         entry.pop("outputSchema", None)

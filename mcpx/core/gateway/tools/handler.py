@@ -29,7 +29,7 @@ from mcpx.core.events.stats import INSPECT, RESOURCES
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in, shows_apps
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client
-from mcpx.core.gateway.clients.known_clients import known_client, wants_query
+from mcpx.core.gateway.clients.known_clients import known_client, wants_query, writes_strictly
 from mcpx.core.gateway.clients.sessions import client_name
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.definitions import ExecParameters, WrongParameter, collect_arguments
@@ -41,6 +41,7 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.arguments import encode_arguments
+from mcpx.core.validation.respelling import as_given
 from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import NAME_LEN, CallError
@@ -93,6 +94,8 @@ class ToolCall:
             with self._noting_refusals("", name):
                 with_apps = shows_apps(self._ctx.session)
                 tool = await _native_tool(name, exposure, self._own_names, with_apps=with_apps)
+                if writes_strictly(self._hub.config, self._client_name):
+                    arguments = as_given(tool.input_schema, arguments)
                 encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
             result = await self._exec(exposure.shown.call_of(tool, encoded, self._context))
         except CallError as error:

@@ -12,6 +12,7 @@ import pytest
 from mcpx import __version__
 from mcpx.attach.command import USAGE
 from mcpx.cli.main import cli
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli
 
 GOOD = {
@@ -94,6 +95,20 @@ def test_check_says_how_tools_are_shown_where_that_is_not_by_the_three(tmp_path,
     file.write_text(json.dumps({"expose": "all", "mcpServers": servers}))
     lines = run_cli(tmp_path, "check", str(file)).stdout.splitlines()
     assert lines[1:] == ["  plain (stdio): ok", "  own (stdio): ok, expose: all, pinned: own.log"]
+
+
+def test_check_says_what_becomes_of_tools_that_are_known(tmp_path, file):
+    tools = [
+        {"name": "odd", "inputSchema": {"type": "object", "properties": {"x": {"type": "array"}}}},
+        {"name": "look", "inputSchema": {"type": "object", "properties": {"y": {"type": "string"}}}},
+    ]
+    overrides = {"look": {"fixed": {"z": 1}}, "odd": {"description": "Odd."}}
+    server = entry(offers={"tools": tools}, settings={"overrides": overrides, "expose": "all"})
+    file.write_text(json.dumps({"mcpServers": {"s": server}}))
+    assert run_cli(tmp_path, "inspect", "s", "--config", str(file)).returncode == 0
+    shown = run_cli(tmp_path, "check", str(file)).stdout
+    assert "warning: s: look: its override in the configuration cannot be applied" in shown
+    assert "note: s: shown in another form (sanitize): odd (items, for Cursor" in shown
 
 
 def test_check_for_programs(tmp_path, file):

@@ -67,6 +67,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "approve_timeout": 120.0,
         "tiers": "auto",
         "exec_arguments": "auto",
+        "sanitize": "auto",
         "audit": "on",
         "audit_required": False,
         "cluster": None,

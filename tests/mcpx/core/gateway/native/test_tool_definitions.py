@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ListToolsResult
 
 from mcpx.core.catalog.model import ToolInfo
-from mcpx.core.gateway.native.lists import PAGE_BYTES, PAGE_TOOLS, definition, tools_page
+from mcpx.core.gateway.native.lists import PAGE_BYTES, PAGE_TOOLS, NativeForm, definition, tools_page
 from mcpx.core.servers.offers.entries import read_entry
 
 OBJECT = {"type": "object"}
@@ -20,7 +20,7 @@ def tool(server="git", **members):
 
 
 def shown(server="git", *, with_output_schema=True, **members):
-    return definition(tool(server, **members), with_output_schema=with_output_schema)
+    return definition(tool(server, **members), NativeForm(with_output_schema=with_output_schema))
 
 
 def test_all_that_the_server_gave_is_there_under_the_native_name():
@@ -69,7 +69,7 @@ def pages(tools, three=()):
     cursor, found = None, []
     native = {f"s__{each.name}": each for each in tools}
     while True:
-        page = tools_page(three, native, cursor, define=partial(definition, with_output_schema=True))
+        page = tools_page(three, native, cursor, define=partial(definition, form=NativeForm()))
         found.append(page["tools"])
         if (cursor := page.get("nextCursor")) is None:
             return found
