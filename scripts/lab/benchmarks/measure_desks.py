@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from client import SHAKE
-from measure_start import real_servers
+from measure_start import ROOT, real_servers
 from process import Process, Unmeasured
 from targets import mcpx
-
-from scripts.lab.contextbench.counting import menu_tokens
 
 DESKS = {"one person, one client": (1, 5), "one person, three clients": (3, 20), "a team of ten": (10, 20)}
 REAL_COUNT = 5
@@ -132,8 +130,17 @@ def _figures(roots: list[int], took: float, menu: list[dict]) -> dict[str, float
         "ready_s": took,
         "processes": len(tree),
         "pss": sum(_pss(pid) for pid in tree),
-        "tokens": menu_tokens(menu),
+        "tokens": _tokens(menu),
     }
+
+
+def _tokens(menu: list[dict]) -> int:
+    """What a model reads of these tools; counted by a process of its own, for the tables take 200 MB."""
+    command = [sys.executable, "-m", "scripts.lab.contextbench.counting"]
+    counted = subprocess.run(
+        command, input=json.dumps(menu), cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return int(counted.stdout)
 
 
 def _tree(roots: list[int]) -> Iterator[int]:

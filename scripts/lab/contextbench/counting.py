@@ -1,8 +1,12 @@
-"""Tokens by a real tokenizer (o200k_base), and JSON in the compact form in which it is counted."""
+"""Tokens by a real tokenizer (o200k_base), and JSON in the compact form in which it is counted.
+
+`python -m scripts.lab.contextbench.counting` reads tools as JSON and prints the tokens of their menu.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from functools import cache
 from typing import Any
@@ -35,3 +39,7 @@ def menu_tokens(tools: list[JSON]) -> int:
     """The tokens of what a model sees of `tools/list`: names, descriptions and input schemas."""
     fields = ("name", "description", "inputSchema")
     return tokens(compact([{field: tool[field] for field in fields if field in tool} for tool in tools]))
+
+
+if __name__ == "__main__":
+    print(menu_tokens(json.load(sys.stdin)))

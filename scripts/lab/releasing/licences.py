@@ -110,7 +110,7 @@ def installed_licence(name: str) -> str:
         about = distribution(name).metadata
     except PackageNotFoundError:
         return ""
-    fields = {field: about[field] for field in ("License-Expression", "License") if about[field]}
+    fields = {field: about[field] for field in ("License-Expression", "License") if field in about}
     return licence_of(fields, about.get_all("Classifier") or [])
 
 

@@ -62,7 +62,7 @@ async def test_nothing_runs_before_it_was_agreed_to_and_then_for_its_clients_alo
         assert "mcpx approve --project" in await waiting(one)
         assert "mcpx approve" not in await inspected(other)
         shown = approve(house, shop)
-        assert (shown.returncode, "nothing was approved: say --yes" in shown.stderr) == (1, True)
+        assert (shown.returncode, "nothing was approved; to do it: mcpx approve" in shown.stderr) == (1, True)
         assert "scripted_server.py" in shown.stdout
         assert "MARK" in shown.stdout
         assert await refused(one, "shop/db") == "unknown_server"
