@@ -66,15 +66,15 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=1, le=1_000_000),
         doc(
-            "Connections that are served at a time; others wait. A client that listens for changes keeps one."
-            " Never more than a quarter of the file descriptors that the system grants."
+            "Connections served at a time; others wait. A client that listens for changes keeps one. Never"
+            " more than a quarter of the file descriptors that the system grants."
         ),
     ] = 1024
     drain: Annotated[
         SecondsOrNever,
         doc(
-            "Seconds after SIGTERM in which requests are still served, while /readyz says 503, so that a load"
-            " balancer sends no more; then shutdown_grace."
+            "Seconds after SIGTERM in which MCPX still serves requests, while /readyz answers 503, so that"
+            " a load balancer sends no more; then shutdown_grace."
         ),
     ] = 0.0
     replica: Annotated[
@@ -106,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Count, doc("Characters of a parameter's description in the TypeScript form.")
     ] = 300
     toon_compression_enabled: Annotated[
-        bool, doc("Show JSON results as compact JSON, or as TOON where that is smaller; false as they came.")
+        bool, doc("Show JSON results as compact JSON, or as TOON if that is smaller; false: unchanged.")
     ] = True
     toon_compression_min_saving: Annotated[
         float,
@@ -117,14 +117,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 0.15
     toon_compression_min_size: Annotated[
-        int, Meta(ge=0, le=GIB), doc("Results of fewer characters than this go through as they came.")
+        int, Meta(ge=0, le=GIB), doc("Results of fewer characters than this pass unchanged.")
     ] = 0
     toon_compression_max_size: Annotated[
         int,
         Meta(ge=0, le=GIB),
         doc(
-            "Results of more bytes than this go through as they came, and have no structuredContent but the"
-            " server's own: reading them would hold up the others."
+            "Results of more bytes than this pass unchanged, and have no structuredContent except the"
+            " server's own, because parsing them would delay other calls."
         ),
     ] = TOON_MAX_SIZE
     catalog_token_budget: Annotated[
@@ -134,20 +134,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     search_history: Annotated[
         bool,
         doc(
-            "Whether a search also names tools that you used after searches in like words. What that takes is"
-            " kept in the state folder: known words of searches and names of tools, nothing else. Turned off,"
-            " it is deleted."
+            "Whether a search also names tools that you used after searches with similar words. The state"
+            " folder keeps the known words of searches and the names of tools for this, and nothing else."
+            " Turning it off deletes them."
         ),
     ] = False
     include_structured_content: Annotated[
         StructuredContent,
         doc(
-            "Whether results carry structuredContent. auto: except for clients that show it to the model in"
-            " place of the content, which would undo the saving."
+            "Whether results carry structuredContent. auto: except for clients that show it to the model"
+            " instead of the content, which would cancel the saving."
         ),
     ] = "auto"
     startup_wait: Annotated[
-        Seconds, doc("Seconds to wait for the servers before the first list of tools is given.")
+        Seconds, doc("Seconds to wait for the servers before the first list of tools is sent.")
     ] = 3.0
     shutdown_grace: Annotated[
         Seconds, doc("Seconds that calls in flight may take to finish at shutdown.")
@@ -163,8 +163,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=1_000_000),
         doc(
-            "Servers that start at the same time on this machine; 0 takes four for each processor, from 4 to"
-            " 32. Those on nodes and at other MCPX do not count."
+            "Servers that start at the same time on this machine; 0: four for each processor, from 4 to 32."
+            " Servers on nodes and at other MCPX do not count."
         ),
     ] = 0
     max_message_bytes: Annotated[
@@ -174,38 +174,37 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=1024, le=GIB),
         doc(
-            "Bytes that the results kept for cache may take, of all servers together; those that were used"
-            " longest ago go first. A result of more than a quarter of it is not kept."
+            "Bytes for the results that cache keeps, for all servers together; the least recently used are"
+            " discarded first. A result larger than a quarter of this is not kept."
         ),
     ] = 32 << 20
     env_file: Annotated[
         str | tuple[NonEmpty, ...],
         doc(
-            "A file, or a list of files, in the form of .env: a source for ${VAR} in all entries, before the"
-            " environment. Nothing of it is handed to a server that does not name it. A relative path starts"
+            "A file, or a list of files, in the form of .env: a source for ${VAR} in all entries, before"
+            " the environment. A server gets only the variables that its entry names. A relative path starts"
             " at this file's folder."
         ),
     ] = ()
     forward_env: Annotated[
         tuple[NonEmpty, ...],
         doc(
-            "Variables of a client's environment that are passed on, by patterns of their names: the client's"
-            " project is known by those that hold it, and servers with a session for each client or project"
-            " are given them."
+            "Variables of a client's environment that are passed on, by patterns of their names. They"
+            " identify the client's project, and servers with a session for each client or project get them."
         ),
     ] = PROJECT_VARIABLES
     login_shell: Annotated[
         bool,
         doc(
-            "Whether PATH and the variables that are named as ${VAR} come from your login shell, which is"
-            " asked once, at the start. false: from the program that started MCPX alone."
+            "Whether PATH and ${VAR} are read from your login shell, which is asked once, at the start."
+            " false: only from the program that started MCPX."
         ),
     ] = True
     watch_config: Annotated[
         bool,
         doc(
-            "Whether the file is read again by itself when it has changed, as by mcpx reload: once it has not"
-            " been written to for half a second. One that cannot be used changes nothing."
+            "Whether MCPX rereads the file automatically when it has changed, like mcpx reload: half a"
+            " second after the last write. A file that cannot be used changes nothing."
         ),
     ] = True
     login_port: Annotated[
@@ -218,7 +217,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         TokenStoreKind,
         doc(
             "Where the tokens of sign-ins are kept. file: in the state folder, in files that only you can"
-            " read. keychain: in the system's keychain, by way of keyring."
+            " read. keychain: in the system's keychain, through keyring."
         ),
     ] = "file"  # noqa: S105 - a kind of store
     approve_timeout: Annotated[
@@ -227,32 +226,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tiers: Annotated[
         Tiers,
         doc(
-            "Whether there is a fourth tool, query, that runs read-only tools alone, so that a client can"
-            " run its calls in parallel and unasked, and ask for exec. auto: for the clients that are known"
-            " to act on annotations; on or true: for all; off or false: for none."
+            "Whether clients get a fourth tool, query, which runs only read-only tools, so that a client"
+            " can run its calls in parallel and without asking, and ask before exec. auto: clients that are"
+            " known to act on annotations; on or true: all; off or false: none."
         ),
     ] = "auto"
     exec_arguments: Annotated[
         Literal["auto", ArgumentsForm],
         doc(
-            "The form in which clients are shown the arguments parameter of exec: an object, or a string that"
-            " holds one as JSON, which passes strict schemas and Gemini's. auto: as the client is known to"
-            " need it. Both are understood either way."
+            "The form of exec's arguments parameter: an object, or a string that contains an object as"
+            " JSON, which strict schemas and Gemini accept. auto: the form that the client is known to need."
+            " MCPX always reads both."
         ),
     ] = "auto"
     sanitize: Annotated[
         Sanitize,
         doc(
-            "Whether native tools (expose, pinned) are shown in forms that hosts accept: schemas without what"
-            " makes them refuse a tool, and descriptions within their limits. auto: for the clients that are"
-            " known to need it, what they need; on: for all clients, and a strict form for those that take"
-            " exec's arguments as a string; off: for none."
+            "Whether native tools (expose, pinned) are shown in forms that hosts accept: schemas without"
+            " the parts for which a host refuses a tool, and descriptions within its limits. auto: what each"
+            " client is known to need; on: all clients, and a strict form for clients that take exec's"
+            " arguments as a string; off: none."
         ),
     ] = "auto"
     audit: Annotated[
         Audit,
         doc(
-            "The audit log of what was run: on, with the names of arguments; full, with their values, without"
+            "The audit log of all calls: on, with the names of arguments; full, with their values, except"
             " the secrets that MCPX knows; off."
         ),
     ] = "on"
@@ -261,7 +260,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
     http: Annotated[
         HttpGateway,
-        doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
+        doc("The HTTP endpoints. With this object, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
     cluster: Annotated[
         ClusterLink | None,
@@ -271,11 +270,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     ui: Annotated[
-        bool, doc("Whether mcpx ui opens a page of the daemon in the browser, on this computer alone.")
+        bool, doc("Whether mcpx ui opens the daemon's page in the browser, on this computer only.")
     ] = True
     profiles: Annotated[
         dict[str, Profile],
-        doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),
+        doc(
+            "Profiles by name: what a client sees that asks for one (mcpx attach --profile NAME, /mcp/NAME"
+            " over HTTP)."
+        ),
     ] = {}
 
 

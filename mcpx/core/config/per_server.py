@@ -47,9 +47,9 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Which of the resources or prompts of a server there are. `deny` wins; `allow` None: all."""
 
     allow: Annotated[
-        Patterns | None, doc("Patterns of what there is; without it, everything that is not denied.")
+        Patterns | None, doc("Patterns of what clients may see; without it, everything that is not denied.")
     ] = None
-    deny: Annotated[Patterns, doc("Patterns of what there is not, whatever is allowed.")] = ()
+    deny: Annotated[Patterns, doc("Patterns of what clients may not see, even if it is allowed.")] = ()
 
     def patterns(self) -> Patterns:
         """All of its patterns."""
@@ -117,13 +117,15 @@ class Quota(ProcessLimits, frozen=True, kw_only=True):
 
     calls_per_minute: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        doc("Requests of clients to the server in a minute. One more is refused as overloaded, unsent."),
+        doc(
+            "Client requests to the server per minute. One more is refused as overloaded, without being sent."
+        ),
     ] = None
     memory: Annotated[
         Annotated[int, Meta(ge=1 << 20, le=1 << 50)] | None,
         doc(
-            "Bytes of memory of the server's process with all that it has started. Above it, the server is"
-            " started again when no call is in flight; above twice as much, at once."
+            "Bytes of memory for the server's process and everything it has started. Above this, the server"
+            " is restarted when no call is in flight; above twice as much, at once."
         ),
     ] = None
 
@@ -148,7 +150,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         doc("The node that it must run on: its name, id or host, or a label that it must have (key=value)."),
     ] = None
     spread: Annotated[
-        bool, doc("Whether it is kept away from the others that say so, as far as there are nodes.")
+        bool, doc("Whether it is kept apart from other servers with this setting, if there are enough nodes.")
     ] = False
 
 
@@ -178,7 +180,7 @@ class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name:
     interval: Annotated[Seconds, doc("Seconds between two probes of an idle session.")] = 30.0
     timeout: Annotated[Seconds, doc("Seconds after which a probe counts as missed.")] = 5.0
     failure_threshold: Annotated[
-        Count, doc("Probes missed in a row after which the server is started again.")
+        Count, doc("Probes missed in a row after which the server is restarted.")
     ] = 2
 
 
@@ -186,14 +188,14 @@ class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of the calls to one server: seconds to wait, calls to hold and to have in flight."""
 
     connect_timeout: Annotated[
-        Seconds, doc("Seconds for a server to start, shake hands and list what it offers.")
+        Seconds, doc("Seconds for a server to start, complete the handshake and list its tools.")
     ] = 60.0
     first_start_timeout: Annotated[
         Seconds,
         doc(
-            "Seconds that the first start of a command may take, as by npx or uvx, which download: as long as"
-            " it writes to standard error, uses processor time, or grows. After connect_timeout without any"
-            " of that the start has failed."
+            "Seconds that the first start of a command may take (npx and uvx download first), as long as it"
+            " writes to standard error, uses processor time, or grows. After connect_timeout without any of"
+            " these, the start has failed."
         ),
     ] = 600.0
     call_timeout: Annotated[
@@ -202,8 +204,8 @@ class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
     silence_probe: Annotated[
         SecondsOrNever,
         doc(
-            "Seconds without a word from a server over HTTP, while a call is in flight, after which it is"
-            " probed on another connection; if it is not there, the call fails. 0: never."
+            "Seconds of silence from a server over HTTP, while a call is in flight, after which it is"
+            " probed on another connection; if it cannot be reached, the call fails. 0: never."
         ),
     ] = 15.0
     queue_timeout: Annotated[Seconds, doc("Seconds a call waits for a server that is not ready.")] = 15.0
@@ -224,94 +226,93 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         Sessions,
         doc(
             "shared: all clients use one session with the server. per_client: each client gets its own"
-            " process or connection at its first call, and it ends when the client leaves, or over HTTP"
+            " process or connection at its first call, which ends when the client leaves, or over HTTP"
             " without sessions, when it is idle. per_project: each project gets its own, shared by all"
-            " clients in it; so it is, without this setting, for an entry that names ${project}."
+            " clients in it; this is the default for an entry that names ${project}."
         ),
     ] = "shared"
     era: Annotated[
         Literal["auto", Era],
         doc(
-            "The era of the protocol in which the server is spoken to. handshake: with initialize, up to"
-            " 2025-11-25. modern: 2026-07-28. auto: what the server speaks; one that speaks both is spoken to"
-            " over stdio by handshake, and over HTTP in the era of each client."
+            "The era of the protocol that MCPX uses with the server. handshake: with initialize, up to"
+            " 2025-11-25. modern: 2026-07-28. auto: whichever the server speaks; if it speaks both,"
+            " handshake over stdio, and each client's own era over HTTP."
         ),
     ] = "auto"
     start: Annotated[
         Literal["auto", "eager", "on_demand"],
         doc(
-            "When the server is started. eager: with MCPX. on_demand: when something is asked of it; what it"
-            " offers is remembered, and where it is not, the server is started once to list it. auto: on"
-            " demand if what it offers is remembered from the last remembered_for seconds, else with MCPX."
+            "When the server is started. eager: with MCPX. on_demand: when it is needed; MCPX remembers its"
+            " tools, and if it does not know them yet, starts the server once to list them. auto: on demand"
+            " if its tools were listed within the last remembered_for seconds, otherwise with MCPX."
         ),
     ] = "auto"
     remembered_for: Annotated[
         Seconds,
-        doc("Seconds for which start: auto relies on what is remembered of the server, without a listing."),
+        doc("Seconds for which start: auto relies on the remembered tools, without listing them again."),
     ] = 86_400.0
     inherit: Annotated[
         Inherit,
         doc(
-            "Variables of the environment that a server is given beside the usual ones: names, or patterns of"
-            ' names, such as GITHUB_HOST or MY_*. "all": every one. "none": not even the usual ones, but for'
-            " HOME, LOGNAME, PATH, SHELL, TERM and USER. A key (by its name) is given only where it is named"
-            " in full."
+            "Variables of the environment that a server gets in addition to the usual ones: names, or"
+            ' patterns of names, such as GITHUB_HOST or MY_*. "all": every one. "none": only HOME, LOGNAME,'
+            " PATH, SHELL, TERM and USER. A variable whose name suggests a key must be named in full."
         ),
     ] = ()
     idle_stop: Annotated[
         SecondsOrNever,
         doc(
-            "Seconds without use after which the server is stopped until it is needed again; 0 is never. It"
-            " is for servers that keep nothing between calls. With sessions: per_project it is 900, unless"
-            " it is given."
+            "Seconds without use after which the server is stopped until it is needed again; 0 is never."
+            " Use it for servers that keep nothing between calls. With sessions: per_project the default is"
+            " 900."
         ),
     ] = 0.0
     max_uptime: Annotated[
         SecondsOrNever,
-        doc("Seconds after which the server is started again, when no call is in flight; 0 is never."),
+        doc("Seconds after which the server is restarted, when no call is in flight; 0 is never."),
     ] = 0.0
     max_calls: Annotated[
         int,
         Meta(ge=0, le=1_000_000_000),
-        doc("Calls after which the server is started again, when none is in flight; 0 is never."),
+        doc("Calls after which the server is restarted, when none is in flight; 0 is never."),
     ] = 0
     watch: Annotated[
         Patterns,
         doc(
-            "Patterns of files, as src/** or *.py, below the server's cwd, or without one below the folder of"
-            " the configuration. When one of them changes, the server is started again; calls wait."
+            "Patterns of files, such as src/** or *.py, below the server's cwd, or without one below the"
+            " folder of the configuration. When one of them changes, the server is restarted; calls wait."
         ),
     ] = ()
     timeouts: Annotated[
         dict[NonEmpty, Seconds],
         doc(
-            'By patterns of tools, seconds in place of call_timeout: {"deploy_*": 1800}. The first pattern'
-            " that fits counts."
+            'By patterns of tools, seconds instead of call_timeout: {"deploy_*": 1800}. The first matching'
+            " pattern counts."
         ),
     ] = {}
     cache: Annotated[
         dict[NonEmpty, SecondsOrNever],
         doc(
-            "By patterns of read-only tools, the seconds for which a result is kept, and answers the same"
-            ' call again: {"get_*": 300}. The first pattern that fits counts; 0 is never. Without patterns'
+            "By patterns of read-only tools, the seconds for which a result is kept and answers the same"
+            ' call again: {"get_*": 300}. The first matching pattern counts; 0 is never. Without patterns'
             " nothing is kept."
         ),
     ] = {}
     native: Annotated[
         bool,
-        doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
+        doc("Whether resources and prompts are also offered through the protocol's own methods."),
     ] = True
     expose: Annotated[
         Expose,
         doc(
-            "How tools are shown. three: by the three tools of MCPX. all: each under its own name,"
-            " server__tool. both: either way. A client may choose for itself (mcpx attach --expose)."
+            "How tools are shown. three: through the three tools of MCPX. all: each under its own name,"
+            " server__tool. both: in both ways. A client may choose (mcpx attach --expose)."
         ),
     ] = "three"
     pinned: Annotated[
         tuple[NonEmpty, ...],
         doc(
-            "Tools shown under their own names beside the three: patterns of server.tool, as git.git_status"
+            "Tools shown under their own names in addition: patterns of server.tool, such as git.git_status"
             " or search.*; in a server's own entry its name may be left out."
         ),
     ] = ()
@@ -319,64 +320,65 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=MAX_RESULT_TOKENS),
         doc(
-            "Tokens (estimated) that a result may take for a model. What is over it is cut at whole rows or"
-            " lines, and the rest is kept for an hour under an address that the result ends with. 0 turns it"
+            "Tokens (estimated) that a result may take for a model. A larger result is cut at whole rows or"
+            " lines, and the rest is kept for an hour under the address at the end of the result. 0 turns it"
             " off."
         ),
     ] = 8000
     fit_images: Annotated[
         FitImages,
         doc(
-            "Pictures in results that are over 2,000 pixels on a side, or over what the client takes, are"
-            " scaled (auto), or passed as they are (never). The original is kept for an hour, and the result"
-            " says where."
+            "Whether images in results that are over 2,000 pixels on a side, or over the client's limit,"
+            " are scaled (auto), or passed unchanged (never). The original is kept for an hour, and the"
+            " result says where."
         ),
     ] = "auto"
-    restart: Annotated[
-        RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
-    ] = RestartPolicy()
+    restart: Annotated[RestartPolicy, doc("How a server that failed is restarted. Each key is optional.")] = (
+        RestartPolicy()
+    )
     tools: Annotated[
         ToolRules,
         doc(
-            "Which tools there are, by patterns of their names or of server.tool. What is not allowed does"
-            " not exist for clients. A server's own allow takes the place of this one; deny and ask of both"
-            " hold."
+            "Which tools exist for clients, by patterns of their names or of server.tool. A server's own"
+            " allow replaces this one; deny and ask of both apply."
         ),
     ] = ToolRules()
     resources: Annotated[
-        AccessRules, doc("Which resources there are, by patterns of their URIs; as tools.")
+        AccessRules, doc("Which resources exist for clients, by patterns of their URIs; as for tools.")
     ] = AccessRules()
-    prompts: Annotated[AccessRules, doc("Which prompts there are, by patterns of their names; as tools.")] = (
-        AccessRules()
-    )
+    prompts: Annotated[
+        AccessRules, doc("Which prompts exist for clients, by patterns of their names; as for tools.")
+    ] = AccessRules()
     approve: Annotated[
         Approve,
-        doc("writes: you are asked before any tool runs that is not read-only. off: before those in ask."),
+        doc(
+            "writes: MCPX asks you before any tool that is not read-only. off: only before the tools in ask."
+        ),
     ] = "off"
     annotations: Annotated[
         dict[NonEmpty, Hints],
-        doc("By patterns of tools, annotations that hold in place of those that the server gives."),
+        doc("By patterns of tools, annotations that replace the server's."),
     ] = {}
     trust_annotations: Annotated[
-        bool, doc("false: what a server says of its tools is not believed: each counts as one that writes.")
+        bool, doc("false: the server's annotations are not trusted, and every tool counts as writing.")
     ] = True
     pin: Annotated[
         Pin,
         doc(
-            "What happens when a tool or the instructions differ from what they were when first seen. warn:"
-            " it is named in the log, by status and by inspect. block: the old form is listed, and a tool"
-            " that changed or is new cannot run until mcpx approve. off: nothing."
+            "What happens when a tool or the instructions differ from when they were first seen. warn: the"
+            " change is named in the log, by status and by inspect. block: the old form stays listed, and a"
+            " changed or new tool cannot run until mcpx approve. off: nothing."
         ),
     ] = "warn"
     quarantine: Annotated[
         bool,
-        doc("Whether a server that was never seen before is held, with all it offers, until mcpx approve."),
+        doc("Whether a new server and all its tools are held until mcpx approve."),
     ] = False
     place: Annotated[
         Place | bool,
         doc(
-            "In a cluster (mcpx cluster), where a server that is a command runs. false: at the gateway, as"
-            " servers with a url do."
+            "In a cluster (mcpx cluster), where a server that is a command runs. false: at the gateway,"
+            " like servers with a url."
         ),
     ] = Place()
     quota: Annotated[Quota, doc("What a server may use.")] = msgspec.field(default=Quota(), name="limits")

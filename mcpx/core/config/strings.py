@@ -76,13 +76,13 @@ class EntryKeys(msgspec.Struct, rename="camel"):
     args: Annotated[tuple[str, ...], doc("Arguments of the program.")]
     env: Annotated[
         dict[Annotated[str, _named("env")], str | float | None],
-        doc("Environment variables of the program, beside the few it inherits."),
+        doc("Environment variables of the program, in addition to the inherited ones."),
     ]
     env_file: Annotated[
         str | tuple[NonEmpty, ...],
         doc(
             "A file, or a list of files, in the form of .env: environment variables of the program, and a"
-            " source for ${VAR} in this entry. Those in env count before them."
+            " source for ${VAR} in this entry. Variables in env take precedence."
         ),
     ] = msgspec.field(name="env_file")
     env_file_of_editors: Annotated[str | tuple[NonEmpty, ...], doc("Another client's name for env_file.")] = (
@@ -92,7 +92,7 @@ class EntryKeys(msgspec.Struct, rename="camel"):
         NonEmpty, doc("Working folder of the program; a relative one starts at this file's folder.")
     ]
     url: Annotated[
-        Url, doc("Address of an HTTP server. Without a type, one whose path ends in /sse is reached by SSE.")
+        Url, doc("Address of an HTTP server. Without a type, SSE is used if its path ends in /sse.")
     ]
     server_url: Annotated[Url, doc("Another client's name for url.")]
     http_url: Annotated[Url, doc("Another client's name for url.")]
@@ -100,42 +100,42 @@ class EntryKeys(msgspec.Struct, rename="camel"):
     auth: Annotated[
         OAuth | Literal["oauth", "none"] | bool,
         doc(
-            "How MCPX signs in where the server wants that. Most need nothing here; false and none: it does"
-            " not."
+            "How MCPX signs in if the server requires it. Most servers need nothing here; false and none:"
+            " MCPX does not sign in."
         ),
     ]
     oauth: Annotated[dict[str, Any] | bool, doc("Another client's name for auth.")]
-    tls: Annotated[Tls, doc("Certificates of the connection to a server that is reached by https.")]
+    tls: Annotated[Tls, doc("Certificates for the connection to an https server.")]
     type: TypeWord
     transport: TypeWord
     project: Annotated[
         NonEmpty,
         doc(
-            "The folder of a project: the server is offered to clients that work there, and to no others, and"
-            " runs there. `~` at the start is the home folder."
+            "The folder of a project: only clients that work there see the server, and it runs there. `~`"
+            " at the start is the home folder."
         ),
     ]
     mcpx: Annotated[
         bool,
         doc(
-            "Set it if this leads to another MCPX: each of its servers becomes a server here, with"
-            " a separate session, under its own name or one that begins with as."
+            "Set this if the entry leads to another MCPX: each of its servers becomes a server here, with a"
+            " separate session, under its own name or with the prefix as."
         ),
     ]
     prefix: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"),
-        doc("With mcpx: what the names of its servers begin with here; lab makes browser lab/browser."),
+        doc("With mcpx: a prefix for the names of its servers; lab makes browser lab/browser."),
     ] = msgspec.field(name="as")
     aliases: Annotated[
         tuple[NonEmpty, ...],
-        doc("Other names by which calls, rules, profiles and commands find it. Only its own name is shown."),
+        doc("Other names that calls, rules, profiles and commands can use. Only the main name is shown."),
     ]
     overrides: Annotated[
         dict[NonEmpty, Override],
-        doc("By the server's names of tools, another form in which clients are shown each of them."),
+        doc("By the server's tool names, the changed form in which clients see each tool."),
     ]
-    disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
+    disabled: Annotated[bool, doc("True switches the server off: it stays listed, but is never started.")]
     enabled: Annotated[bool, doc("False is the same as disabled: true.")]
 
 

@@ -45,15 +45,15 @@ class Family(NamedTuple):
 # --- the metrics
 
 BUILD: Final = Family("mcpx_build_info", "info", "The version of MCPX.", ("version",))
-UPTIME: Final = Family("mcpx_uptime_seconds", "gauge", "Time since MCPX has started.")
+UPTIME: Final = Family("mcpx_uptime_seconds", "gauge", "Time since MCPX started.")
 CONFIG_USABLE: Final = Family(
-    "mcpx_config_usable", "gauge", "1 while the configuration file as it is can be used, else 0."
+    "mcpx_config_usable", "gauge", "1 while the current configuration file can be used, else 0."
 )
 SERVERS: Final = Family("mcpx_servers", "gauge", "Servers of the configuration in each state.", ("state",))
 CLIENTS: Final = Family(
     "mcpx_clients",
     "gauge",
-    "Clients that are attached. One over HTTP without a session is attached to nothing.",
+    "Attached clients. A client over HTTP without a session does not count.",
 )
 DROPPED: Final = Family(
     "mcpx_client_messages_dropped_total",
@@ -63,14 +63,14 @@ DROPPED: Final = Family(
 FAULTS: Final = Family(
     "mcpx_faults_contained_total",
     "counter",
-    "Faults of MCPX itself that cost one message or one step, by the boundary where they ended.",
+    "Faults of MCPX itself that affected one message or one step, by the boundary where they ended.",
     ("place",),
 )
 AUDIT_WRITABLE: Final = Family(
     "mcpx_audit_writable", "gauge", "1 while the audit log can be written, else 0; absent where it is off."
 )
 AUDIT_WAITING: Final = Family(
-    "mcpx_audit_lines_waiting", "gauge", "Lines of the audit log that the disk has not taken yet."
+    "mcpx_audit_lines_waiting", "gauge", "Lines of the audit log that have not been written to disk yet."
 )
 AUDIT_LOST: Final = Family(
     "mcpx_audit_lines_lost_total", "counter", "Lines of the audit log that are lost for good."
@@ -124,22 +124,22 @@ STATE: Final = Family(
 SERVER_UPTIME: Final = Family(
     "mcpx_server_uptime_seconds",
     "gauge",
-    "Time since a server has become ready; absent while it is not.",
+    "Time since a server became ready; absent while it is not.",
     ("server",),
 )
 RESTARTS: Final = Family(
     "mcpx_server_restarts_total",
     "counter",
-    "Times that a server was started again, but for those that woke it.",
+    "Restarts of a server, except starts that woke it.",
     ("server",),
 )
 FAILURES: Final = Family(
-    "mcpx_server_consecutive_failures", "gauge", "Times in a row that a server has failed.", ("server",)
+    "mcpx_server_consecutive_failures", "gauge", "Failures of a server in a row.", ("server",)
 )
 CALLS: Final = Family(
     "mcpx_server_calls_total",
     "counter",
-    "Calls to a server: those that run, and all that have ended in any way.",
+    "Calls to a server: running calls, and all that have ended in any way.",
     ("server",),
 )
 ENDED: Final = Family(
@@ -151,14 +151,14 @@ ENDED: Final = Family(
 CACHED: Final = Family(
     "mcpx_server_calls_cached_total",
     "counter",
-    "Calls that a result answered which was kept of an earlier one: they are among those that ended ok.",
+    "Calls answered with the kept result of an earlier call; they also count as ok.",
     ("server",),
 )
 ERRORS: Final = Family(
     "mcpx_server_errors_total",
     "counter",
-    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code;"
-    " an error that a tool reports itself does not count, nor does a request that never reached its queue.",
+    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code."
+    " Errors that a tool reports itself and requests that never reached the queue do not count.",
     ("server", "code"),
 )
 DURATION: Final = Family(
@@ -180,7 +180,8 @@ SILENT: Final = Family(
 SERVER_SESSIONS: Final = Family(
     "mcpx_server_sessions",
     "gauge",
-    "Sessions with a server that belong to a client or project each; absent for one that all clients share.",
+    "Sessions with a server that belong to one client or project; absent for a server that all clients"
+    " share.",
     ("server",),
 )
 MEMORY: Final = Family(
@@ -203,11 +204,14 @@ OFFERS: Final = Family(
 CHANGES: Final = Family(
     "mcpx_server_changes_pending",
     "gauge",
-    "Changes of what a server offers that wait for approval.",
+    "Changes of a server's offers that wait for approval.",
     ("server",),
 )
 LISTINGS: Final = Family(
-    "mcpx_server_listings_total", "counter", "Times that a server was asked what it offers.", ("server",)
+    "mcpx_server_listings_total",
+    "counter",
+    "Listings of a server's tools, resources and prompts.",
+    ("server",),
 )
 MALFORMED: Final = Family(
     "mcpx_server_malformed_messages_total",
@@ -219,7 +223,7 @@ MALFORMED: Final = Family(
 PEER_UP: Final = Family(
     "mcpx_peer_up",
     "gauge",
-    "1 while another MCPX whose servers are servers here tells which it has, else 0; by its entry.",
+    "1 while another MCPX that is a peer reports its servers, else 0; by its entry.",
     ("peer",),
 )
 CLUSTER_JOINED: Final = Family(
@@ -228,11 +232,11 @@ CLUSTER_JOINED: Final = Family(
     "1 while this MCPX has joined its Ray cluster, else 0; absent without one.",
 )
 CLUSTER_GATEWAYS: Final = Family(
-    "mcpx_cluster_gateways", "gauge", "Gateways of the cluster that are known to run, this one among them."
+    "mcpx_cluster_gateways", "gauge", "Gateways of the cluster that are known to run, including this one."
 )
 NODE_UP: Final = Family("mcpx_node_up", "gauge", "1 while a node of the cluster answers, else 0.", ("node",))
 NODE_DRAINING: Final = Family(
-    "mcpx_node_draining", "gauge", "1 while a node of the cluster takes nothing new, else 0.", ("node",)
+    "mcpx_node_draining", "gauge", "1 while a node of the cluster accepts nothing new, else 0.", ("node",)
 )
 NODE_SESSIONS: Final = Family(
     "mcpx_node_sessions", "gauge", "Sessions of this MCPX that are on a node of the cluster.", ("node",)
@@ -247,7 +251,7 @@ NODE_FREE: Final = Family(
     "mcpx_node_memory_free_bytes", "gauge", "Memory that is free on the machine of a node.", ("node",)
 )
 PEER_SERVERS: Final = Family(
-    "mcpx_peer_servers", "gauge", "Servers that another MCPX gives; by its entry.", ("peer",)
+    "mcpx_peer_servers", "gauge", "Servers that another MCPX provides; by its entry.", ("peer",)
 )
 
 FAMILIES: Final = tuple(each for each in list(globals().values()) if isinstance(each, Family))

@@ -62,18 +62,18 @@ ERRORS: Final = {
         "The error names each offending path and shows the schema. Correct and repeat.",
     ),
     "not_approved": (
-        "You are to agree before the tool runs, and have not: refused, no answer, or you cannot be asked.",
+        "It requires your approval, and you have not given it: refused, no answer, or you cannot be asked.",
         "The error says how to agree. Do not repeat without it.",
     ),
     "server_unavailable": (
         "The server was not ready within `queue_timeout`, is parked, disabled, or needs setup or a sign-in.",
-        "The error gives the cause, and from when on a call tries again.",
+        "The error gives the cause, and when a call triggers another attempt.",
     ),
     "overloaded": (
         (
-            "`queue_size` calls wait, no place of `max_concurrency` became free, HTTP 429, or over"
-            " `limits`. Or the call was carried out, and its result waited too long to be shown or selected"
-            " from; then the outcome is `unknown`."
+            "`queue_size` calls are waiting, no slot of `max_concurrency` became free, the server answered"
+            " HTTP 429, or `limits` are exceeded. Or the call was carried out, but its result waited too"
+            " long to be processed; then the outcome is `unknown`."
         ),
         "Repeat later; `retry_in_s`, or `retry_after_s` if the server said so, says when.",
     ),
@@ -84,8 +84,8 @@ ERRORS: Final = {
     "timeout": ("No response and no progress within `call_timeout`.", "Check before repeating."),
     "cancelled": ("The client cancelled the call.", "Check before repeating."),
     "upstream_error": (
-        "The server responded with a JSON-RPC error, or with an HTTP status in place of a response.",
-        "Code, message and data are in `upstream`, with secrets replaced; an HTTP status in `http_status`.",
+        "The server responded with a JSON-RPC error, or with an HTTP status instead of a response.",
+        "`upstream` has code, message and data, with secrets redacted; `http_status` has an HTTP status.",
     ),
     "response_too_large": (
         "The response exceeded `max_message_bytes`, or could not be shaped within 10 s.",
@@ -93,10 +93,10 @@ ERRORS: Final = {
     ),
     "protocol_error": (
         "The response was not valid MCP.",
-        "The server has a defect. Check before repeating.",
+        "The server has a bug. Check before repeating.",
     ),
     "internal_error": (
-        "A defect of MCPX itself, contained in this request. The outcome is `not_sent` if nothing was sent.",
+        "A bug in MCPX itself, contained in this request. The outcome is `not_sent` if nothing was sent.",
         "The log says more. Please report it.",
     ),
 }
@@ -106,17 +106,18 @@ ERRORS: Final = {
 STATES: Final = {
     State.STARTING: "Its process or connection is being set up, or its tools are being listed.",
     State.READY: "Calls are sent to it.",
-    State.ASLEEP: "Nobody needs it, so it does not run. A call starts it; what it offers is known.",
-    State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
-    State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
-    State.NEEDS_SIGN_IN: "You have to sign in to it: `mcpx login NAME`. Until then calls fail at once, and it"
-    " is not tried again.",
+    State.ASLEEP: "Nobody needs it, so it does not run. A call starts it; its tools are known.",
+    State.WAITING: "It failed and restarts after a pause. A call starts it at once.",
+    State.PARKED: "It failed too often, or in a way that a retry cannot fix. Calls fail at once.",
+    State.NEEDS_SIGN_IN: "You have to sign in to it: `mcpx login NAME`. Until then, calls fail at once, and"
+    " it is not retried.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
-    State.NEEDS_SETUP: "Something that it needs is not there: a variable, an entry of the keychain, a file or"
-    " a folder. It is named wherever the state is shown, with what sets it. Calls fail at once.",
-    State.INVALID: "Its entry in the configuration holds a mistake, which `mcpx check` shows. It is not"
+    State.NEEDS_SETUP: "Something that it needs is missing: a variable, an entry of the keychain, a file or"
+    " a folder. Every place that shows the state says what is missing and how to set it. Calls fail at"
+    " once.",
+    State.INVALID: "Its entry in the configuration contains a mistake, which `mcpx check` shows. It is not"
     " started.",
-    State.DISABLED: "You have switched it off: `mcpx enable NAME` switches it on. Models are not shown it.",
+    State.DISABLED: "You have switched it off: `mcpx enable NAME` switches it on. Models do not see it.",
 }
 """For each state of a server: what it means."""
 
@@ -168,7 +169,7 @@ def mends() -> str:
 
 def _clients_with(mend: Mend) -> str:
     titles = [each.title for each in KNOWN_CLIENTS if mend in each.mends]
-    return ", ".join(titles) or "none by itself"
+    return ", ".join(titles) or "only with `on`"
 
 
 # --- configuration
