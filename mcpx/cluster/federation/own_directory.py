@@ -23,9 +23,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 import structlog
-from mcp import MCPError
-from mcp.server.context import ServerRequestContext
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from msgspec.structs import replace
 
 from mcpx.cluster.federation import directory as say
@@ -42,13 +39,18 @@ from mcpx.core.system.locks import locked
 from mcpx.core.system.processes import group_memory
 from mcpx.core.text import cut
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcpx.errors import CallError
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
     from mcpx.core.daemon.hub import Hub
     from mcpx.core.servers.server import Server
     from mcpx.core.servers.visible_server import VisibleServer
+
+    Context = ServerRequestContext[Any, Any]
 
 
 log = structlog.get_logger()
@@ -57,7 +59,6 @@ LOCK_TIMEOUT_S: Final = 2.0  # for another process that makes it, of a moment
 _ID_BYTES: Final = 16
 _MAX_FILE_BYTES: Final = 4096  # of a file that holds something else
 _ID_CHARS: Final = frozenset("0123456789abcdef")
-Context = ServerRequestContext[Any, Any]
 P = TypeVar("P", say.DirectoryRequest, say.RestartRequest, say.LogRequest)
 _FAILING: Final = ("restarts", "failures", "next_attempt_in_s")
 _STATUS: Final = ("name", "state", "transport", "pid", "uptime_s", *_FAILING)

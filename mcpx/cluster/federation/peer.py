@@ -13,8 +13,6 @@ from typing import Any, Final
 import anyio
 import msgspec
 import structlog
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from msgspec.structs import replace
 
 from mcpx.cluster.federation.directory import (
@@ -45,6 +43,7 @@ from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.text import cut, paragraphs
+from mcpx.core.wire.envelope import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
 from mcpx.errors import CallError, Code, MCPXError
 from supervisors import (
     ChildFailed,

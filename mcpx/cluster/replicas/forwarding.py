@@ -14,7 +14,6 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 import msgspec
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind
 from mcpx.core.config.certificates import ssl_context
@@ -27,6 +26,7 @@ from mcpx.core.servers.transport.exchange import Dropped, HttpFailure
 from mcpx.core.servers.transport.http_connection import Head, HttpConnection
 from mcpx.core.servers.transport.http_pool import Url, open_socket, read_url, start
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import INTERNAL_ERROR, INVALID_PARAMS
 from mcpx.errors import CallError, Code, MCPXError, Outcome
 
 _SHOWN: Final = {

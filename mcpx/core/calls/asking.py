@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
-from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.core.calls.recording import note_question
@@ -40,6 +39,7 @@ from mcpx.core.servers.relay.session_relay import MAX_OPEN_REQUESTS
 from mcpx.core.servers.relay.suspended import to_handshake
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import kind_of
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, Code
 
 R = TypeVar("R")

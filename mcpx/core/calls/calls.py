@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 
 import anyio
 import msgspec
-from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.core.calls.asking import Render, Rounds, rendered
@@ -42,6 +41,7 @@ from mcpx.core.servers.call_errors import SignInNeeded
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, Outcome
 from supervisors import Reply
 

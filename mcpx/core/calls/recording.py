@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Final
 
 import msgspec
-from mcp import MCPError
 
 from mcpx.core.events.records import Kind, Records
 from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.messages import Exec, Read, Request
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.servers.admission import reference_in
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, MCPXError
 
 _NOT_WRITTEN: Final = "tasks/get"  # a client asks for a task again and again until it has ended

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 import structlog
-from mcp import MCPError
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config import Http, ServerConfig, Sse
@@ -31,6 +30,7 @@ from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.relay.session_relay import ELICITATION_COMPLETE
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, one_line, shown_server
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, MCPXError
 from supervisors import Incarnation
 

@@ -7,20 +7,19 @@ one that shows servers to clients, `mcpx.core.gateway.peer` the one that gives a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types
 import msgspec
-from mcp import MCPError
-from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.connection import Connection as SdkConnection
+from mcp.server.connection import NotifyOnlyOutbound
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.server.runner import ServerRunner, serve_one
+from mcp.shared.dispatcher import Outbound
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
-from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import LATEST_MODERN_VERSION
-from pydantic import ValidationError
 
 from mcpx.core.calls.asking import refused
 from mcpx.core.calls.tasks import MAX_ID_CHARS, Task
@@ -28,13 +27,13 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in
-from mcpx.core.gateway.clients.identity import client_of, connection_of, session_client
-from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
+from mcpx.core.gateway.clients.identity import Bearer, Connection, as_sdk, client_of, connection_of
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.native.errors import as_protocol_error
-from mcpx.core.gateway.offer import Offer, Params, Received, declared_extensions
+from mcpx.core.gateway.offer import Offer, Params, declared_extensions
 from mcpx.core.gateway.sdk_path import is_modern, unsieved
 from mcpx.core.policy.server_questions import presented_requests
-from mcpx.core.protocol.context import TASK_METHODS, TASKS, ClientId
+from mcpx.core.protocol.context import TASK_METHODS, TASKS, ClientId, Transport
 from mcpx.core.protocol.messages import Forward, encode_for_server
 from mcpx.core.protocol.requests import TaskRequest
 from mcpx.core.rendering.result_members import enveloped
@@ -42,7 +41,11 @@ from mcpx.core.rendering.result_reading import UnknownResultType, read_members
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.text import cut, kind_of, shown_name
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, MCPError
 from mcpx.errors import CallError
+
+if TYPE_CHECKING:
+    from mcpx.core.gateway.offer import Received
 
 # Tasks, an extension of 2026-07-28. What a client declares goes to the servers with each of its requests
 # (`mcpx.core.protocol.context.Capabilities`), and results that are tasks go to the clients that take them.
@@ -106,8 +109,10 @@ def _task_of(hub: HubView, ctx: Context) -> Task:
     task_id = (ctx.params or {}).get("taskId")
     if not isinstance(task_id, str):
         raise MCPError(INVALID_PARAMS, f"taskId must be a string, got {kind_of(task_id)}; nothing was sent")
-    client = session_client(connection_of(ctx.session))
-    task = hub.views.tasks.find(task_id, owner=client.principal + (client_name(ctx.session) or ""))
+    client = connection_of(ctx.session).client
+    task = hub.views.tasks.find(
+        task_id, owner=client.principal + (connection_of(ctx.session).client_name or "")
+    )
     if task is None or hub.hides(task.server):
         shown = shown_name(cut(task_id, MAX_ID_CHARS))
         raise MCPError(INVALID_PARAMS, f"This client has no task {shown}; nothing was sent")
@@ -202,9 +207,9 @@ class EndpointServer(Server[Any]):
         """The same."""
         return self
 
-    def serving(self, connection: Connection, bind: Callable[[Connection], None]) -> StreamServing:
-        """Make what serves one connection on a stream; `bind` is done with each made for a single message."""
-        return StreamServing(self, connection, bind)
+    def serving(self, connection: Connection) -> StreamServing:
+        """Make what serves one connection on a stream."""
+        return StreamServing(self, connection)
 
     @property
     def stamp(self) -> bytes:
@@ -269,20 +274,41 @@ class EndpointServer(Server[Any]):
         self.hub.clients.roots_changed()  # the client itself was noted when the message came in
 
 
+def envelope_connection(
+    version: str,
+    info: Any,
+    capabilities: Any,
+    client: ClientId,
+    transport: Transport,
+    *,
+    bearer: Bearer | None = None,
+    outbound: Outbound | None = None,
+) -> Connection:
+    """The connection of one request of 2026-07-28, by the envelope that it brings (`info`, `capabilities`).
+
+    `outbound` takes the notifications that belong to no request; without it there is no way for them.
+    """
+    said = SdkConnection.from_envelope(version, info, capabilities)
+    made = Connection(outbound or said.outbound, client, transport, bearer=bearer)
+    made.protocol_version = version
+    made.client_params, made.client_capabilities = said.client_params, said.client_capabilities
+    made.initialized.set()
+    return made
+
+
 class StreamServing:
     """The SDK's server runner, which is declared provisional, on one stream connection, in either era."""
 
-    def __init__(
-        self, server: EndpointServer, connection: Connection, bind: Callable[[Connection], None]
-    ) -> None:
+    def __init__(self, server: EndpointServer, connection: Connection) -> None:
         self._server = server
-        self._bind = bind
-        self._runner: ServerRunner[Any] = ServerRunner(server, connection, None)
+        self._connection = connection
+        self._runner: ServerRunner[Any] = ServerRunner(server, as_sdk(connection), None)
         self._outbound = NotifyOnlyOutbound(connection.outbound)
 
     async def request(self, context: Received, method: str, params: Params) -> dict[str, Any]:
         """Serve a request of the handshake era."""
-        return await self._runner.on_request(context, method, params)
+        with sdk_path.own_errors():
+            return await self._runner.on_request(context, method, params)
 
     async def notification(self, context: Received, method: str, params: Params) -> None:
         """Take a notification of the handshake era."""
@@ -292,31 +318,28 @@ class StreamServing:
         """Serve a request of 2026-07-28, on a connection that it brings.
 
         Raises:
-            MCPError: It failed, or its envelope is none.
-            ValidationError: Its parameters are wrong.
+            MCPError: It failed, or its envelope or parameters are wrong.
         """
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(route.code, route.message, route.data)
-        connection = Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
-        )
-        self._bind(connection)
-        try:
+        connection = self._of_envelope(route.protocol_version, route.client_info, route.client_capabilities)
+        with sdk_path.own_errors():
             return await serve_one(
-                self._server, context, method, params, connection=connection, lifespan_state=None
+                self._server, context, method, params, connection=as_sdk(connection), lifespan_state=None
             )
-        except (MCPError, ValidationError):
-            raise
-        except Exception as error:
-            failure = modern_error_data(error)
-            raise MCPError(failure.code, failure.message, failure.data) from error
 
     async def modern_notification(self, context: Received, method: str, params: Params) -> None:
         """Take a notification of 2026-07-28."""
-        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
-        runner: ServerRunner[Any] = ServerRunner(self._server, connection, None)
+        connection = self._of_envelope(LATEST_MODERN_VERSION, None, None)
+        runner: ServerRunner[Any] = ServerRunner(self._server, as_sdk(connection), None)
         try:
             await runner.on_notify(context, method, params)
         finally:
-            await aclose_shielded(connection)
+            await connection.close()
+
+    def _of_envelope(self, version: str, info: Any, capabilities: Any) -> Connection:
+        of = self._connection
+        return envelope_connection(
+            version, info, capabilities, of.client, of.transport, outbound=self._outbound
+        )

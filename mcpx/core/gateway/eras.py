@@ -24,45 +24,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import msgspec
-from mcp import MCPError
-from mcp.server.connection import Connection
-from mcp.server.session import ServerSession
-from mcp.shared.dispatcher import DispatchContext, Outbound
-from mcp.shared.transport_context import TransportContext
-from mcp_types import (
-    INVALID_REQUEST,
-    PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    InitializeRequestParams,
-)
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
     MODERN_PROTOCOL_VERSIONS,
 )
-from pydantic import ValidationError
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.handles import stream_caller
-from mcpx.core.gateway.clients.identity import bind_client
+from mcpx.core.gateway.clients.identity import Connection, Opening
 from mcpx.core.gateway.clients.projects import Arrival, arrive, ask_person, may_be_asked
 from mcpx.core.gateway.native.lists import LISTS
 from mcpx.core.gateway.offer import Offer, SdkServer, Serving
 from mcpx.core.protocol.context import ClientId, Transport, asked_by
 from mcpx.core.rendering.result_members import enveloped
-from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.enclosed import enclose
-from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.envelope import (
+    INVALID_REQUEST,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+    RequestId,
+)
 from mcpx.core.wire.incoming import encoded_error
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import DispatchContext, Outbound
+    from mcp.shared.transport_context import TransportContext
 
 Params = Mapping[str, Any] | None
 INITIALIZE: Final = "initialize"
@@ -75,7 +72,6 @@ UNHANDLED: Final = frozenset({"notifications/cancelled", "notifications/progress
 """Notifications that the dispatcher has dealt with, and no server."""
 AT_WORK: Final = frozenset({LIST_TOOLS, "tools/call"})
 """Methods of a client that will go on, and can show its person a question."""
-CLOSE_TIMEOUT_S: Final = 5.0  # for what belongs to a connection to end with it
 
 
 class Era(Enum):
@@ -86,59 +82,12 @@ class Era(Enum):
     MODERN = auto()
 
 
-# --- the params of an ordinary opening; of others the SDK's models judge
-
-_Object = dict[str, Any]
-
-
-class _Roots(msgspec.Struct, rename="camel", gc=False):
-    list_changed: bool | None = None
-
-
-class _Modes(msgspec.Struct, gc=False):
-    """The parts of sampling and elicitation."""
-
-    context: _Object | None = None
-    tools: _Object | None = None
-    form: _Object | None = None
-    url: _Object | None = None
-
-
-class _Declared(msgspec.Struct, gc=False):
-    roots: _Roots | None = None
-    sampling: _Modes | None = None
-    elicitation: _Modes | None = None
-    experimental: dict[str, _Object] | None = None
-    tasks: None = None  # of 2025-11-25 alone
-    extensions: None = None
-
-
-class _About(msgspec.Struct, rename="camel", gc=False):
-    name: str
-    version: str
-    title: str | None = None
-    description: str | None = None
-    website_url: str | None = None
-    icons: None = None
-
-
-class _Meta(msgspec.Struct, rename="camel", gc=False):
-    progress_token: int | str | None = None
-
-
-class _Opening(msgspec.Struct, rename="camel", gc=False):
-    protocol_version: str
-    capabilities: _Declared
-    client_info: _About
-    meta: _Meta | None = msgspec.field(name="_meta", default=None)
-
-
 class _Listing(msgspec.Struct, gc=False):
     cursor: str | None = None
-    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+    meta: JSON | None = msgspec.field(name="_meta", default=None)
 
 
-_decode_opening: Final = msgspec.json.Decoder(_Opening).decode
+_decode_opening: Final = msgspec.json.Decoder(Opening).decode
 _decode_listing: Final = msgspec.json.Decoder(_Listing).decode
 
 
@@ -189,20 +138,16 @@ class EraServer:
     ) -> None:
         """With a `place` it goes to another endpoint when its client belongs there; `serves` is the first."""
         self.era = Era.UNDECIDED
-        self.connection = Connection.for_loop(dispatcher)
         self.identity = client or ClientId()
         self.transport: Transport = transport
+        self.connection = Connection(dispatcher, self.identity, transport)
         dispatcher.receiver.on_notification = self._hear
         self._serves = serves
         self._place = place
         self._dispatcher = dispatcher
         self._serving: Serving | None = None  # by the SDK, once it is needed
         self._loading: anyio.Event | None = None
-        self._session: ServerSession | None = None  # of a session that was opened here
-        self._bind(self.connection)
-
-    def _bind(self, connection: Connection) -> None:
-        bind_client(connection, self.identity, self.transport)
+        self._is_opened = False  # here
 
     def takes_batches(self) -> bool:
         """Return True after `initialize` in the one revision that has batches."""
@@ -223,7 +168,7 @@ class EraServer:
                 self._serves.clients.place(self.identity, self.move)
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
-            await _close(self.connection)
+            await self.connection.close()
             self._serves.client_left(self.identity)
 
     # --- the endpoint where the client belongs
@@ -266,39 +211,39 @@ class EraServer:
             return False
         if self.era is Era.UNDECIDED:
             return method == INITIALIZE and self._open_session(offer, request_id, raw)
-        if self._session is None:
+        if not self._is_opened:
             return False
         if method == PING and not raw:
             self._dispatcher.channel.write(*envelope.answer(request_id, [b"{}"]))
             return True
         if method != LIST_TOOLS and not (method in LISTS and offer.has_native):
             return False
-        return self._list(self._session, request_id, method, raw)
+        return self._list(request_id, method, raw)
 
     def _open_session(self, offer: Offer, request_id: RequestId, raw: msgspec.Raw) -> bool:
         """Answer `initialize`, and commit what it agrees to, as the SDK's runner does."""
         try:
             asked = _decode_opening(raw)
-            params = InitializeRequestParams.model_validate(msgspec.json.decode(raw), by_name=False)
-        except (msgspec.DecodeError, RecursionError, ValidationError):
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        if not _is_token((asked.meta or {}).get("progressToken")):
             return False
         known = asked.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         revision = asked.protocol_version if known else LATEST_HANDSHAKE_VERSION
         greeting = envelope.encode(offer.greeting(revision, asked.client_info.name))
         self.era = Era.HANDSHAKE
-        self.connection.client_params, self.connection.protocol_version = params, revision
-        context = WireContext(self._dispatcher, request_id)
-        context.close()  # its request is answered at once
-        self._session = ServerSession(context, self.connection)
-        offer.clients.opened(self._session, offer.tool_list)
+        self.connection.client_params, self.connection.protocol_version = asked, revision
+        self._is_opened = True
+        offer.clients.opened(self.connection, offer.tool_list)
         self._dispatcher.channel.write(*envelope.answer(request_id, [greeting]))
         return True
 
-    def _list(self, session: ServerSession, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+    def _list(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         try:
             asked = _decode_listing(raw) if raw else _Listing()
-            meta = msgspec.json.decode(raw).get("_meta") if raw else None
         except (msgspec.DecodeError, RecursionError):
+            return False
+        if not _is_token((asked.meta or {}).get("progressToken")):
             return False
         scope = anyio.CancelScope()
         self._dispatcher.fast_cancels[request_id] = scope.cancel
@@ -308,7 +253,7 @@ class EraServer:
                 try:
                     await self._arrive(self._dispatcher, method, None)
                     with asked_by(self.identity):
-                        listed = await self._listed(session, method, meta, asked.cursor)
+                        listed = await self._listed(method, asked.meta, asked.cursor)
                     response = envelope.answer(request_id, [listed])
                 except Exception as error:  # noqa: BLE001 - as in `Incoming`: whatever it raises is the answer
                     response = envelope.failure(request_id, encoded_error(error, method))
@@ -320,13 +265,11 @@ class EraServer:
         self._dispatcher.spawn(answer)
         return True
 
-    async def _listed(
-        self, session: ServerSession, method: str, meta: JSON | None, cursor: str | None
-    ) -> bytes:
+    async def _listed(self, method: str, meta: JSON | None, cursor: str | None) -> bytes:
         offer = self._serves.opening  # of the endpoint where the client is by now
         assert offer is not None  # as before: all endpoints are traced, or none
         if method == LIST_TOOLS:
-            return await offer.list_tools(session, meta, cursor, None)
+            return await offer.list_tools(self.connection, meta, cursor, None)
         return await offer.list_entries(method, meta, cursor)
 
     # --- everything else, by the SDK's server
@@ -334,7 +277,7 @@ class EraServer:
     async def _by_sdk(self) -> Serving:
         while self._serving is None:
             if (server := self._serves.loaded_server()) is not None:
-                self._serving = server.serving(self.connection, self._bind)
+                self._serving = server.serving(self.connection)
             elif self._loading is not None:
                 await self._loading.wait()
             else:
@@ -402,7 +345,7 @@ class EraServer:
     async def _on_notify(
         self, context: DispatchContext[TransportContext], method: str, params: Params
     ) -> None:
-        if self._serving is None and self._session is not None and self._is_noted(method, params):
+        if self._serving is None and self._is_opened and self._is_noted(method, params):
             return
         serving = await self._by_sdk()
         if self.era is Era.MODERN:
@@ -421,13 +364,9 @@ class EraServer:
         return True
 
 
-async def _close(connection: Connection) -> None:
-    """End what belongs to the connection, for a bounded time, whatever ends it."""
-    with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-        try:
-            await connection.exit_stack.aclose()
-        except Exception as error:  # noqa: BLE001 - the boundary: the client has left all the same
-            contain(error, "client left")
+def _is_token(value: object) -> bool:
+    """Return True for a progress token, or none."""
+    return value is None or (isinstance(value, int | str) and not isinstance(value, bool))
 
 
 def _has_envelope(params: Params) -> bool:

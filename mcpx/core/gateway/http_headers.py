@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from mcp import MCPError
 from mcp.shared.inbound import (
     InboundLadderRejection,
     InboundModernRoute,
@@ -15,11 +14,11 @@ from mcp.shared.inbound import (
     validate_mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp_types import HEADER_MISMATCH
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import HEADER_MISMATCH, MCPError
 
 METHOD: Final = b"mcp-method"
 VERSION: Final = b"mcp-protocol-version"

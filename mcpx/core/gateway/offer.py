@@ -11,15 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import msgspec
-from mcp.server.connection import Connection
-from mcp.server.session import ServerSession
-from mcp.shared.dispatcher import DispatchContext
-from mcp.shared.transport_context import TransportContext
-from mcp_types import SERVER_INFO_META_KEY, Tool
 
 from mcpx.core.calls.exposure import Exposure
 from mcpx.core.catalog.extensions import SKILLS, carried, united
@@ -28,9 +23,9 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.costs import definitions_cost
 from mcpx.core.gateway.clients.handles import shows_apps
-from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_client
+from mcpx.core.gateway.clients.identity import Connection, is_probe
 from mcpx.core.gateway.clients.known_clients import chars_of, gets_structured_content_whole
-from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.native.lists import (
     LISTS,
     UNCACHED,
@@ -47,6 +42,7 @@ from mcpx.core.protocol.context import ClientId
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, SETTLED_KEY, Endpoint
 from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.envelope import SERVER_INFO_META_KEY
 from mcpx.version import __version__
 
 NAME: Final = "mcpx"
@@ -55,7 +51,11 @@ SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
 DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 
 
-Received = DispatchContext[TransportContext]
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import DispatchContext
+    from mcp.shared.transport_context import TransportContext
+
+    Received = DispatchContext[TransportContext]
 Params = Mapping[str, Any] | None
 
 
@@ -71,8 +71,8 @@ class Serving(Protocol):
 class SdkServer(Protocol):
     """The SDK's server of an endpoint."""
 
-    def serving(self, connection: Connection, bind: Callable[[Connection], None]) -> Serving:
-        """Make what serves one connection; `bind` is done with each that is made for a single message."""
+    def serving(self, connection: Connection) -> Serving:
+        """Make what serves one connection."""
 
 
 def declared_extensions(hub: HubView, *, modern: bool) -> dict[str, JSON]:
@@ -177,27 +177,26 @@ class Offer:
 
     async def list_tools(
         self,
-        session: ServerSession,
+        connection: Connection,
         meta: Mapping[str, Any] | None,
         cursor: str | None,
         stamp: bytes | None,
     ) -> bytes:
-        """The result of `tools/list` for the client of a session, which is counted.
+        """The result of `tools/list` for the client of a connection, which is counted.
 
         Raises:
             MCPError: The cursor comes from no page of this list.
         """
         paged = await self.wait_to_list(meta)
-        name = client_name(session)
-        descriptions, native = self.tool_list.give(name, with_apps=shows_apps(session))
-        three = [] if descriptions is None else tools.tools(descriptions)
-        own = [tools.as_json(tool) for tool in three]
+        name = connection.client_name
+        descriptions, native = self.tool_list.give(name, with_apps=shows_apps(connection))
+        own = [] if descriptions is None else tools.tools(descriptions)
         whole = gets_structured_content_whole(self.hub.config.include_structured_content, name)
         form = NativeForm(with_output_schema=whole, mends=self.tool_list.mends(name), chars=chars_of(name))
         define = partial(definition, form=form)
         page = tools_page(own, native, cursor, define=define, paged=paged)
         if cursor is None:
-            note_listing(self.hub, session, meta, three, self.exposure)
+            note_listing(self.hub, connection, meta, own, self.exposure)
         return enveloped(UNCACHED | page, stamp)
 
     # --- the lists of resources and prompts
@@ -216,9 +215,9 @@ class Offer:
 
 def note_listing(
     hub: HubView,
-    session: ServerSession,
+    connection: Connection,
     meta: Mapping[str, Any] | None,
-    three: Iterable[Tool],
+    three: Iterable[JSON],
     exposure: Exposure,
 ) -> None:
     """Note a listing: of the three tools, where they are shown, and of all that are native.
@@ -227,15 +226,14 @@ def note_listing(
     before has counted that already, unless the client has read what an earlier daemon once said.
     """
     try:
-        connection = connection_of(session)
         if is_probe(connection):
             return
         asked: Mapping[str, Any] = meta or {}
-        cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
+        cost = definitions_cost((tool["name"], tool["description"], tool["inputSchema"]) for tool in three)
         cost += exposure.cost_of_native()
         hub.meter.note_listing(
-            session_client(connection),
-            client_name(session),
+            connection.client,
+            connection.client_name,
             cost,
             hub.upstreams,
             counted_before=asked.get(SETTLED_KEY) is True and asked.get(COUNTED_KEY) is not False,

@@ -10,14 +10,12 @@ repeat what stands in the body: where they do not agree, the SDK's rules say so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
-from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
-from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
+from mcp.server.runner import ServerRunner, serve_one
 from mcp.shared.dispatcher import Outbound
 from mcp_types import InitializeRequestParams
 from mcp_types.version import LATEST_MODERN_VERSION
@@ -25,13 +23,14 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.handles import Wire, stream_caller
-from mcpx.core.gateway.clients.identity import Bearer, bind_client
+from mcpx.core.gateway.clients.identity import Bearer, Connection, Opening, as_sdk
 from mcpx.core.gateway.clients.projects import Arrival, arrive
-from mcpx.core.gateway.endpoint_server import EndpointServer
+from mcpx.core.gateway.endpoint_server import EndpointServer, envelope_connection
 from mcpx.core.gateway.eras import ROOTS_CHANGED, Era
 from mcpx.core.gateway.fast.parameters import NativeParams, Params, ReadParams
 from mcpx.core.gateway.fast.path import FastPath
 from mcpx.core.gateway.http_headers import METHOD, VERSION, RepeatingTools, Request, acknowledge, route_of
+from mcpx.core.gateway.sdk_path import own_errors
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.protocol.context import SESSIONLESS, Caller, ClientId, Transport
 from mcpx.core.wire import envelope
@@ -53,6 +52,8 @@ _MAX_ABOUT: Final = 256  # kinds of clients
 _MAX_ABOUT_BYTES: Final = 16384  # of what one of a kind says of itself
 _BRACE: Final = ord("{")
 _ENCODED: Final = b"=?"  # with which a header begins whose value is encoded
+_FAST: Final = frozenset({"tools/call", "resources/read"})
+"""Methods of which a fast path may take requests."""
 _SETTLED: Final = frozenset({"notifications/cancelled", "notifications/progress"})
 """Notifications that the session has dealt with."""
 
@@ -81,36 +82,6 @@ class Session(Outbound, Protocol):
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None: ...
 
 
-class _Ends(list[Callable[[], object]]):
-    """What is to be called when a session ends, for a fraction of the memory of an `AsyncExitStack`."""
-
-    def callback(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call this at the end, before what was given earlier."""
-        self.append(partial(function, *arguments))
-
-    async def aclose(self) -> None:
-        """Call them all."""
-        while self:
-            self.pop()()
-
-
-class _Happened:
-    """An event that nobody waits for, in the place of one with a queue for those who do."""
-
-    __slots__ = ("_is_set",)
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def set(self) -> None:
-        """Note that it has happened."""
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        """Return True if it has."""
-        return self._is_set
-
-
 class EndpointService:
     """Serves the clients of one token at an endpoint. `make_fast` makes the fast path of a client.
 
@@ -130,11 +101,11 @@ class EndpointService:
         # where calls are traced, the SDK's path has the spans, and the headers that name the client's trace
         self.make_fast = _take_nothing if server.hub.tracing.on else make_fast
         self.sessionless = SessionlessClient(self)
-        self._about: dict[bytes, InitializeRequestParams] = {}
+        self._about: dict[bytes, Opening | InitializeRequestParams] = {}
 
     def shared(
-        self, raw: msgspec.Raw, about: InitializeRequestParams | None
-    ) -> InitializeRequestParams | None:
+        self, raw: msgspec.Raw, about: Opening | InitializeRequestParams | None
+    ) -> Opening | InitializeRequestParams | None:
         """Return what a client says of itself: the same object for all that say the same."""
         if about is None or len(raw) > _MAX_ABOUT_BYTES:
             return about
@@ -196,9 +167,9 @@ class HttpClient:
         """Serve a request."""
         posted.client = self
         method = message.method or ""
-        if self._fast is None:
+        if self._fast is None and method in _FAST:  # there may be thousands of sessions that never call
             self._fast = self._service.make_fast(self)
-        if not self._fast(posted, posted.id, method, message.params):
+        if self._fast is None or not self._fast(posted, posted.id, method, message.params):
             self.take_slowly(posted, posted.id, method, message.params)
 
     def take_slowly(self, posted: Posted, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
@@ -247,12 +218,8 @@ class SessionClient(HttpClient):
         super().__init__(service)
         bearer = service.bearer
         self._session = session
-        self.connection = Connection.for_loop(session, session_id=session.id)
-        # there may be thousands of sessions that do nothing
-        self.connection.exit_stack = cast("Any", _Ends())
-        self.connection.initialized = cast("Any", _Happened())
         self.identity = ClientId(principal="" if bearer is None else bearer.principal)
-        bind_client(self.connection, self.identity, "http", bearer)
+        self.connection = Connection(session, self.identity, "http", bearer=bearer, session_id=session.id)
 
     def _follow_project(self) -> None:
         """Be at the endpoint where the client belongs, from now on."""
@@ -285,8 +252,9 @@ class SessionClient(HttpClient):
             given = self.identity, connection, context, method, params or {}
             await arrive(elsewhere.hub, Arrival(*given, is_local=is_local))
             self._follow_project()
-        runner: ServerRunner[Any] = ServerRunner(self._service.server, connection, None)
-        result = await runner.on_request(context, method, params)
+        runner: ServerRunner[Any] = ServerRunner(self._service.server, as_sdk(connection), None)
+        with own_errors():
+            result = await runner.on_request(context, method, params)
         if method == INITIALIZE:
             connection.client_params = self._service.shared(context.raw, connection.client_params)
         return result
@@ -304,12 +272,12 @@ class SessionClient(HttpClient):
             return
         context = WireContext(self._session, None, params, message.params)
         context.is_local, context.headers = request.is_local, request.headers
-        runner: ServerRunner[Any] = ServerRunner(self._service.server, self.connection, None)
+        runner: ServerRunner[Any] = ServerRunner(self._service.server, as_sdk(self.connection), None)
         self._session.spawn(runner.on_notify, context, method, params)
 
     def close(self) -> None:
         """End what belongs to the client."""
-        self._session.spawn(aclose_shielded, self.connection)
+        self._session.spawn(self.connection.close)
         self._service.server.client_left(self.identity)
 
 
@@ -322,7 +290,7 @@ class SessionlessClient(HttpClient):
     def __init__(self, service: EndpointService) -> None:
         super().__init__(service)
         self.identity = SESSIONLESS if service.bearer is None else service.bearer.sessionless
-        self.connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
+        self.connection = envelope_connection(LATEST_MODERN_VERSION, None, None, self.identity, "http")
         self.agrees = self._agrees
         self._repeating = RepeatingTools(service.server.get_tool_input_schema)
 
@@ -355,13 +323,14 @@ class SessionlessClient(HttpClient):
     ) -> dict[str, Any]:
         service = self._service
         route = route_of(posted.exchange, method, params, service.server.get_tool_input_schema)
-        connection = Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities
-        )
-        bind_client(connection, self.identity, "http", service.bearer)
+        about = route.protocol_version, route.client_info, route.client_capabilities
+        connection = envelope_connection(*about, self.identity, "http", bearer=service.bearer)
         context.forbid_requests()
         server: Server[Any] = service.server
-        return await serve_one(server, context, method, params, connection=connection, lifespan_state=None)
+        with own_errors():
+            return await serve_one(
+                server, context, method, params, connection=as_sdk(connection), lifespan_state=None
+            )
 
     def notice(self, request: Request, _message: RPCMessage) -> None:
         """Acknowledge a notification: at this revision clients have none that means something."""

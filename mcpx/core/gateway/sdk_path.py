@@ -17,19 +17,19 @@ the gateway's server, add its method to `METHODS`; another server gets `unsieved
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import mcp
 import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
+from pydantic import ValidationError
 
 from mcpx.core.calls.asking import Render
 from mcpx.core.catalog.model import JSON
@@ -40,12 +40,12 @@ from mcpx.core.gateway.clients.identity import (
     connection_of,
     origin_of,
     request_outbound,
-    session_client,
 )
 from mcpx.core.gateway.clients.outbox import RequestQueue
 from mcpx.core.protocol.messages import Exec, Request, is_fresh, meta_for_server
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import INVALID_PARAMS, SERVER_INFO_META_KEY, MCPError, progress_token_from_params
 
 METHODS: Final = frozenset(
     {
@@ -63,6 +63,21 @@ METHODS: Final = frozenset(
     }
 )
 """The methods of the gateway's server whose handlers own their results."""
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise what the SDK's server raises in the body as errors of MCPX; they pass through it unseen.
+
+    Raises:
+        MCPError: The request failed, or its parameters are wrong.
+    """
+    try:
+        yield
+    except mcp.MCPError as error:
+        raise MCPError(error.code, error.message, error.data) from error
+    except ValidationError as error:
+        raise MCPError(INVALID_PARAMS, "Invalid request parameters", "") from error
 
 
 def unsieved(server: Server[Any], methods: Collection[str] = METHODS) -> ServerMiddleware[Any]:
@@ -131,12 +146,12 @@ def _context(
             notifications.put(partial(outbound.notify, "notifications/progress", params), len(step))
 
     return RequestContext(
-        client=session_client(connection_of(ctx.session)),
+        client=connection_of(ctx.session).client,
         caller=caller,
         answers=answers_in(ctx.params),
         on_progress=None if token is None else progressed,
         meta=meta_for_server(ctx.params),
-        origin=origin_of(ctx.session, hub),
+        origin=origin_of(connection_of(ctx.session), hub),
         fresh=known.fresh or is_fresh(ctx.params),
         watched=known.watched,
     )

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import mcp_types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp_types import CLIENT_CAPABILITIES_META_KEY
 
 from mcpx.core.catalog.extensions import SKILLS
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import connection_of
-from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import GREETINGS, INITIALIZE
 from mcpx.core.gateway.native.requests import ResourcesAndPrompts
@@ -27,6 +26,7 @@ from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.handler import ToolCall
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import CLIENT_CAPABILITIES_META_KEY
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
@@ -104,7 +104,7 @@ class GatewayServer(EndpointServer):
         result = await call_next(ctx)
         if ctx.method in GREETINGS and isinstance(result, dict):
             about = (ctx.params or {}).get("clientInfo") if ctx.method == INITIALIZE else None
-            name = about["name"] if about else client_name(ctx.session)
+            name = about["name"] if about else connection_of(ctx.session).client_name
             return result | {"instructions": self.tool_list.instructions(name)}
         return result
 
@@ -128,11 +128,15 @@ class GatewayServer(EndpointServer):
 
     async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
         cursor = params.cursor if params is not None else None
-        return enclose([await self.offer.list_tools(ctx.session, ctx.meta, cursor, self.stamp_for(ctx))])
+        return enclose(
+            [await self.offer.list_tools(connection_of(ctx.session), ctx.meta, cursor, self.stamp_for(ctx))]
+        )
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         call = ToolCall(self.hub, ctx, self.stamp_for(ctx))
-        if params.name in tools.names(query=self.tool_list.shows_query(client_name(ctx.session))):
+        if params.name in tools.names(
+            query=self.tool_list.shows_query(connection_of(ctx.session).client_name)
+        ):
             return await call.of_own(params.name, params.arguments or {})
         if params.name not in self.exposure.shown.native:
             await self.offer.wait_for_servers()

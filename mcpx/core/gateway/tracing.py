@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import mcp
 import msgspec
-from mcp import MCPError
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.identity import origin_of, wire_context
+from mcpx.core.gateway.clients.identity import connection_of, origin_of, wire_context
 from mcpx.core.protocol.context import Origin
 from mcpx.core.telemetry.tracing import PARENT, STATE, ServedRequest, short, target_in
-from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.envelope import MCPError, RequestId
 
-Context = ServerRequestContext[Any, Any]
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+
+    Context = ServerRequestContext[Any, Any]
+
 UNTRACED: Final = frozenset({"ping", "subscriptions/listen"})
 """Methods whose requests say nothing, or stay open for as long as the client does."""
 _NETWORK: Final[dict[str, dict[str, str]]] = {
@@ -37,8 +40,8 @@ def serving_spans(hub: HubView) -> ServerMiddleware[Any]:
         with served.current():
             try:
                 result = await call_next(ctx)
-            except MCPError as error:
-                code = str(error.error.code)
+            except (MCPError, mcp.MCPError) as error:
+                code = str(error.code)
                 served.end(code, **{"rpc.response.status_code": code})
                 raise
             except anyio.get_cancelled_exc_class():
@@ -58,7 +61,7 @@ def _begun(hub: HubView, ctx: Context) -> ServedRequest:
     meta, headers = params.get("_meta"), _headers(ctx)
     carrier: Mapping[str, Any] = meta if isinstance(meta, Mapping) and PARENT in meta else headers
     version = None if ctx.method == "initialize" else ctx.protocol_version  # which is about to be agreed
-    about = client_attributes(origin_of(ctx.session, hub), ctx.request_id, version)
+    about = client_attributes(origin_of(connection_of(ctx.session), hub), ctx.request_id, version)
     if session := headers.get(_SESSION):
         about["mcp.session.id"] = short(session)
     return hub.tracing.serve(ctx.method, target_in(params), carrier, about)

@@ -17,13 +17,12 @@ from typing import Any, Final
 from unicodedata import normalize
 
 import msgspec
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.policy.approval_form import ASKED, BECAUSE, CHOICES, DECISION, TITLE
 from mcpx.core.text import cut, is_clean, one_line, paragraphs, shown_server
+from mcpx.core.wire.envelope import INVALID_PARAMS, MCPError
 
 ELICITATION: Final = "elicitation/create"
 URL_REQUIRED: Final = -32042

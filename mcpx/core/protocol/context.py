@@ -17,13 +17,12 @@ from typing import Final, Literal, Protocol
 
 import anyio
 import msgspec
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.rendering.result_reading import to_server
 from mcpx.core.system.users import this_user
 from mcpx.core.text import cut
+from mcpx.core.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 
 Transport = Literal["stdio", "socket", "http", "control", "page", "library"]
 MAX_CLIENT_CHARS: Final = 128

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS
 
 from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
 from mcpx.core.system.endpoint import FRESH_KEY
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import holds_nonfinite
+from mcpx.core.wire.envelope import INVALID_PARAMS, MCPError
 from mcpx.errors import CallError, Outcome, internal_error
 
 _RESERVED: Final = ("io.modelcontextprotocol/", "mcpx/")

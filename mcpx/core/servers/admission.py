@@ -6,7 +6,6 @@ The errors are those for what the server does not have: what is not admitted doe
 from __future__ import annotations
 
 import msgspec
-from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.core.catalog.model import ToolChange, ToolInfo, is_read_only
@@ -25,6 +24,7 @@ from mcpx.core.protocol.requests import (
 )
 from mcpx.core.rendering.suggest import unknown_resource, unknown_tool
 from mcpx.core.text import shown_name, shown_server
+from mcpx.core.wire.envelope import INVALID_PARAMS
 from mcpx.errors import CallError, Code, Outcome
 
 

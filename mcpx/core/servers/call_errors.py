@@ -18,10 +18,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import INTERNAL_ERROR
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.catalog.snapshot import ServerInfo, State
@@ -37,6 +34,7 @@ from mcpx.core.servers.transport.exchange import (
 )
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, paragraphs
+from mcpx.core.wire.envelope import INTERNAL_ERROR, MCPError
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 from mcpx.errors import CallError, Code, Outcome, internal_error
 
@@ -122,6 +120,13 @@ def _responses(answers: InputAnswers | None) -> JSON:
 # --- in flight
 
 
+class NotMCP(Exception):
+    """A server's answer is not MCP; `str()` says where, and why."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the server's answer is not MCP: {problem}")
+
+
 def call_error(
     error: Exception,
     *,
@@ -160,8 +165,8 @@ def call_error(
         code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
         text = f"{server}: {redact(str(error))}; it may have taken effect"
         return CallError(code, text, server=server, tool=tool)
-    if isinstance(error, ValidationError):
-        text = paragraphs(not_mcp(error))
+    if isinstance(error, NotMCP):
+        text = paragraphs(str(error))
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
     text = paragraphs(cut(redact(f"{server}: {type(error).__name__}: {error}"), MAX_ERROR_CHARS))
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
@@ -223,13 +228,6 @@ def server_died(reason: str, stderr: str, *, server: str, tool: str | None) -> C
         text += f". Its last words:\n{stderr}"
     details = {"cause": reason} | ({"stderr": stderr} if stderr else {})
     return CallError(Code.SERVER_DIED, text, server=server, tool=tool, details=details)
-
-
-def not_mcp(error: ValidationError) -> str:
-    """Say where an answer is not MCP, and why."""
-    problem = error.errors(include_url=False, include_input=False)[0]
-    at = ".".join(str(part) for part in problem["loc"])
-    return f"the server's answer is not MCP: {at}: {problem['msg']}"
 
 
 # --- of another MCPX

@@ -21,7 +21,6 @@ from typing import Final
 
 import anyio
 import msgspec
-from mcp import MCPError
 
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.config.profiles import fits
@@ -37,6 +36,7 @@ from mcpx.core.system.linux import LINUX
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.channel import after_turn
 from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import MCPError
 from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.outgoing import ConnectionEnded
 from mcpx.errors import CallError, Code

@@ -11,18 +11,16 @@ import re
 import shlex
 from typing import Final
 
-from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from mcpx.core.config import Era, Http, PeerConfig, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.core.running import in_force
-from mcpx.core.servers.call_errors import error_of_mcpx, not_mcp
+from mcpx.core.servers.call_errors import NotMCP, error_of_mcpx
 from mcpx.core.servers.transport.exchange import ClientRefused, HttpFailure, NotAuthorized, NoTokenNow
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, paragraphs
+from mcpx.core.wire.envelope import CONNECTION_CLOSED, MCPError
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 from mcpx.core.wire.unreachable import unreachable
 from mcpx.errors import leaves
@@ -152,7 +150,7 @@ def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 
 
 def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
-    return Cause(not_mcp(leaf), error=leaf) if isinstance(leaf, ValidationError) else None
+    return Cause(str(leaf), error=leaf) if isinstance(leaf, NotMCP) else None
 
 
 # --- of a server's process

@@ -25,14 +25,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sized
 from typing import Final, Protocol
 
 import anyio
-from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
 
 from mcpx.core.config import HealthCheck, ServerConfig
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import Unhealthy
 from mcpx.core.servers.transport.link import Link
+from mcpx.core.wire.envelope import CONNECTION_CLOSED, MCPError
 from supervisors import Phase, Signal
 
 MAX_PROBES_AT_ONCE: Final = 8  # after a suspend

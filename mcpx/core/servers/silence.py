@@ -30,8 +30,6 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 import structlog
-from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
 
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.causes import Unhealthy
@@ -39,6 +37,7 @@ from mcpx.core.servers.health import Probe
 from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, Refused
 from mcpx.core.servers.transport.link import Link
+from mcpx.core.wire.envelope import CONNECTION_CLOSED, MCPError
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Signal
 

@@ -17,17 +17,20 @@ import ast
 import gc
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, resolve_name
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
-PACKAGES: Final = frozenset({"mcp", "mcp.client", "mcp.server", "mcp.server.lowlevel"})
-LATE: Final = frozenset({"mcp_types.methods"})
-"""Modules that run when something of them is first asked for. This one imports two sets of models."""
+PACKAGES: Final = frozenset({"mcp", "mcp.client", "mcp.server", "mcp.server.lowlevel", "mcp_types"})
+LATE: Final = frozenset(
+    {"mcp.server.subscriptions", "mcp.shared.inbound", "mcp.shared.subscriptions", "mcp_types.methods"}
+)
+"""Modules that run when something of them is first asked for: they import models of messages."""
+PYDANTIC: Final = "pydantic"
 FOR_HTTP: Final = (
     "uvicorn"  # sse_starlette prepares it for the event streams of HTTP servers, where it finds it
 )
@@ -42,19 +45,18 @@ def light_sdk(*, serves_http: bool = False) -> Iterator[None]:
 
     One thread at a time does. Imports of the SDK's server by a thread beside another belong into the body.
     """
-    with (
-        _importing,
-        _lazy_packages(),
-        _hidden(() if serves_http else (FOR_HTTP,)),
-        _deferred_models(),
-        _without_collection(),
-    ):
+    with _importing, _hidden(() if serves_http else (FOR_HTTP,)), _without_collection(), ExitStack() as stack:
+        if not any(isinstance(each, _LazyPackages) for each in sys.meta_path):  # not in the body of another
+            stack.enter_context(_lazy_packages(lambda: stack.enter_context(_deferred_models())))
         yield
 
 
 @contextmanager
-def _lazy_packages() -> Iterator[None]:
-    finder = _LazyPackages()
+def _lazy_packages(on_pydantic: Callable[[], object]) -> Iterator[None]:
+    """Load packages lazily; `on_pydantic` is called when pydantic is there."""
+    finder = _LazyPackages(on_pydantic)
+    if PYDANTIC in sys.modules:
+        on_pydantic()
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -157,13 +159,19 @@ class Home(NamedTuple):
 class _LazyPackages:
     """A finder (`MetaPathFinder`, whose module takes a megabyte)."""
 
+    def __init__(self, on_pydantic: Callable[[], object]) -> None:
+        self._on_pydantic = on_pydantic
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in PACKAGES | LATE:
+        if fullname not in PACKAGES | LATE | {PYDANTIC}:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            if fullname == PYDANTIC:
+                spec.loader = _TellingLoader(fullname, spec.loader.path, self._on_pydantic)
+                return spec
             if fullname in LATE:
                 spec.loader = _LateLoader(fullname, spec.loader.path)
                 return spec
@@ -186,12 +194,25 @@ class _LazyLoader(SourceFileLoader):
                 return list(self._names)
             if (home := self._names.get(name)) is None:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            found = import_module(home.module)
+            with light_sdk():
+                found = import_module(home.module)
             value = found if home.attribute is None else getattr(found, home.attribute)
             setattr(module, name, value)
             return value
 
         module.__getattr__ = get  # type: ignore[method-assign]
+
+
+class _TellingLoader(SourceFileLoader):
+    """Loads a module, and calls something when it is there."""
+
+    def __init__(self, fullname: str, path: str, on_loaded: Callable[[], object]) -> None:
+        super().__init__(fullname, path)
+        self._on_loaded = on_loaded
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        self._on_loaded()
 
 
 class _LateLoader(SourceFileLoader):

@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -25,6 +24,8 @@ from mcpx.core.telemetry.tracing import Tracing, ambient, ids_for_log
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
     from opentelemetry.sdk.trace.export import SpanExporter
 
 log = structlog.get_logger()
@@ -81,8 +82,15 @@ def _otlp_by_protocol(environ: Mapping[str, str]) -> str:
     given = next((environ[name].strip() for name in PROTOCOLS if environ.get(name, "").strip()), None)
     if given is not None:
         return _OTLP.get(given, f"otlp ({given})")
-    installed = {each.name for each in entry_points(group=_GROUP)}
+    installed = {each.name for each in _entry_points()}
     return next((name for name in _OTLP.values() if name in installed), _OTLP["http/protobuf"])
+
+
+def _entry_points() -> EntryPoints:
+    """The exporters that are installed."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - only where spans are wanted
+
+    return entry_points(group=_GROUP)
 
 
 def _exporting_to(names: list[str]) -> Tracing:
@@ -125,7 +133,7 @@ def _exporter(name: str) -> SpanExporter:
         _UnusableError: It is not installed.
         Exception: Whatever it raises.
     """
-    found = next(iter(entry_points(group=_GROUP, name=name)), None)
+    found = next(iter(_entry_points().select(name=name)), None)
     if found is None:
         package = _PACKAGES.get(name)
         hint = f"install {package} beside MCPX" if package else f"see {EXPORTER}"

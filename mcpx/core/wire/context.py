@@ -7,26 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
-from mcp.shared.dispatcher import CallOptions, DispatchContext
-from mcp.shared.exceptions import NoBackChannelError
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
 
 from mcpx.core.wire.batch import Batch
-from mcpx.core.wire.envelope import RequestId, Step
+from mcpx.core.wire.envelope import NoBackChannelError, RequestId, Step, progress_token_from_params
 
 if TYPE_CHECKING:
-    from mcp.shared.dispatcher import Outbound
+    from mcp.shared.dispatcher import CallOptions, Outbound
 
 BOTH_WAYS: Final = TransportContext(kind="stdio", can_send_request=True)
 NOTHING: Final = msgspec.Raw()
 ONE_WAY: Final = TransportContext(kind="stdio", can_send_request=False)
 
 
-class WireContext(DispatchContext[TransportContext]):
+class WireContext:
     """The context of one request, or of one notification (`request_id` is None)."""
 
-    message_metadata = None
+    message_metadata: None = None
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """A JSON-RPC peer over a channel, behind the SDK's `Dispatcher` protocol.
 
-The SDK's `ClientSession` and server runner drive handshakes, listings and everything rare on it; calls on
-the hot path go through as bytes (`outgoing.call`, and the `fast` hook for requests that come in). One task
-group serves the slow path (`incoming`); the fast path has no task at all.
+Sessions with servers and the SDK's server runner drive handshakes, listings and all that is rare on it;
+calls on the hot path go through as bytes (`outgoing.call`, and the `fast` hook for requests that come in).
+One task group serves the slow path (`incoming`); the fast path has no task at all.
 
 Semantics follow the SDK's own `JSONRPCDispatcher`: a request that the peer cancelled is never answered,
 `initialize` holds back what follows it, abandoning a request cancels it at the peer.
@@ -11,22 +11,21 @@ Semantics follow the SDK's own `JSONRPCDispatcher`: a request that the peer canc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.abc
 import msgspec
-from mcp import MCPError
-from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
-from mcp.shared.transport_context import TransportContext
-from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.wire import envelope
 from mcpx.core.wire.channel import Channel
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import INTERNAL_ERROR, Bytes, MCPError, RequestId
 from mcpx.core.wire.outgoing import MalformedMessage, Outgoing, ResponseTooLarge, decode_result
 from mcpx.core.wire.receiver import OnMalformed, Receiver
 from supervisors import Signal
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 
 LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that are dropped for a peer that does not read."""
@@ -36,7 +35,7 @@ HeadersOf = Callable[[str, Bytes, Any], Mapping[str, str]]
 """The headers that repeat parts of a message, by its method, its params and what it is `about`."""
 
 
-class WireDispatcher(Dispatcher[TransportContext]):
+class WireDispatcher:
     """One peer. `run` it once; it ends with the channel, or when `end` is called.
 
     With `mends`, what strict readers refuse and the official clients take is mended (`wire.malformed`).

@@ -1,12 +1,18 @@
-"""JSON-RPC messages as an envelope around encoded contents. Pure.
+"""JSON-RPC messages as an envelope around encoded contents; its codes, MCP's reserved keys, and errors. Pure.
 
 `params`, `result` and `error` stay bytes (`msgspec.Raw` views into the line) until they are needed. Messages
 are encoded in pieces, for one gathered write.
+
+The SDK has codes, keys and errors, too, but beside its models, whose import takes a third of a daemon's start
+and 12 MB. So whatever a small configuration needs takes them from here, and of the SDK nothing but plain
+modules. Where the SDK's server runs code of ours, `mcpx.core.gateway.sdk_path.own_errors` translates what
+comes out. A test holds the values against the SDK's.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +21,29 @@ from mcpx.core.wire.intake import LargeMessage
 
 RequestId = int | str
 Bytes = bytes | memoryview
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+CONNECTION_CLOSED: Final = -32000  # the connection ended before the answer came; never sent as such
+REQUEST_TIMEOUT: Final = -32001
+HEADER_MISMATCH: Final = -32020
+MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
+
+PROTOCOL_VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_META_KEY: Final = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES_META_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_META_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_META_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID_META_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+MCP_PROTOCOL_VERSION_HEADER: Final = "mcp-protocol-version"
+MCP_METHOD_HEADER: Final = "mcp-method"
+MCP_NAME_HEADER: Final = "mcp-name"
 
 _NOTHING: Final = msgspec.Raw()
 _NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)  # a text with control characters, or no UTF-8
@@ -196,3 +225,49 @@ def failure(request_id: RequestId | None, error: Bytes) -> list[Bytes]:
 
 def _id(request_id: RequestId | None) -> str:
     return str(request_id) if isinstance(request_id, int) else encode(request_id).decode()
+
+
+# --- errors, and what requests bring
+
+
+class MCPError(Exception):
+    """The error that answers a request, or is to answer it: its code, its message, and its data, if any."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return self.message
+
+    def members(self) -> dict[str, Any]:
+        """Return the error object of the answer."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        return error if self.data is None else error | {"data": self.data}
+
+
+class NoBackChannelError(MCPError):
+    """A request to a client that cannot be reached now: its own has been answered, or it cannot be asked."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(INVALID_REQUEST, f"There is no way to send the client {method!r}")
+        self.method = method
+
+
+def coerce_request_id(request_id: int | str) -> int | str:
+    """Return the id by which an answer is found: peers may write 7 as "7"."""
+    if isinstance(request_id, str):
+        try:
+            return int(request_id)
+        except ValueError:
+            pass
+    return request_id
+
+
+def progress_token_from_params(params: Mapping[str, Any] | None) -> int | str | None:
+    """Return the progress token that a request brings, if any; a boolean is none."""
+    meta = (params or {}).get("_meta")
+    token = meta.get("progressToken") if isinstance(meta, Mapping) else None
+    return token if isinstance(token, int | str) and not isinstance(token, bool) else None

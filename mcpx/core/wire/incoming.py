@@ -8,29 +8,11 @@ follows it, because that may depend on its outcome.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.abc
 import msgspec
-from mcp.shared.dispatcher import (
-    Dispatcher,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    coerce_request_id,
-    run_notify_intercept,
-)
-from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
-from mcp.shared.transport_context import TransportContext
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    ErrorData,
-)
 
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import takes_long
@@ -39,8 +21,22 @@ from mcpx.core.wire.batch import Batch
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.enclosed import encode_restored, restore
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Bytes,
+    MCPError,
+    RequestId,
+    coerce_request_id,
+)
 from mcpx.core.wire.intake import LARGE_BYTES
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+    from mcp.shared.transport_context import TransportContext
 
 MAX_OPEN_REQUESTS: Final = 1024  # of one peer, served at a time; each is a task
 MAX_DECODED_BYTES: Final = 16 << 20  # of a message that is read whole
@@ -127,7 +123,7 @@ class Incoming:
             params = decode_params(raw)
         except (msgspec.DecodeError, RecursionError):
             return
-        if not run_notify_intercept(self._intercept, method, params):
+        if self._intercept is None or not self._intercept(method, params):
             context = WireContext(self._dispatcher, None)
             self._tasks.start_soon(contained, self._on_notify, context, method, params)
 
@@ -245,35 +241,34 @@ def decode_params(raw: msgspec.Raw) -> dict[str, Any] | None:
 
 def encoded_error(error: Exception, method: str) -> bytes:
     """Encode an exception of a handler of that method as the `error` of the answer."""
-    known = handler_exception_to_error_data(error)
-    if known is None:
+    if not isinstance(error, MCPError):
         contain(error, "handler", method=method)
-        known = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
-    return _encoded(known)
+        error = MCPError(INTERNAL_ERROR, "Internal server error")
+    return _encoded(error)
 
 
-def _encoded(error: ErrorData) -> bytes:
-    return restore(envelope.encode(error.model_dump(mode="json", exclude_none=True)))
+def _encoded(error: MCPError) -> bytes:
+    return restore(envelope.encode(error.members()))
 
 
-TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
-FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
-UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
+TOO_LARGE: Final = _encoded(MCPError(INVALID_REQUEST, "The request is too large"))
+FAILED: Final = _encoded(MCPError(INTERNAL_ERROR, "MCPX failed while it read this request"))
+UNREADABLE: Final = _encoded(MCPError(PARSE_ERROR, "The parameters cannot be read"))
 
 
 def overloaded(why: str) -> bytes:
     """Encode the error of a request that was not even read."""
     message = f"Overloaded: {why}; nothing was done, try again later"
-    return _encoded(ErrorData(code=CONNECTION_CLOSED, message=message))  # -32000, the first of a server's own
+    return _encoded(MCPError(CONNECTION_CLOSED, message))  # -32000, the first of a server's own
 
 
 TOO_MANY: Final = overloaded(f"{MAX_OPEN_REQUESTS} requests are open")
 IN_USE: Final = _encoded(
-    ErrorData(
-        code=INVALID_REQUEST,
-        message="The id of this request is in use: another request with it is not answered yet."
+    MCPError(
+        INVALID_REQUEST,
+        "The id of this request is in use: another request with it is not answered yet."
         " Give each request an id of its own.",
     )
 )
-NO_METHOD: Final = _encoded(ErrorData(code=METHOD_NOT_FOUND, message="Method not found"))
-_CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
+NO_METHOD: Final = _encoded(MCPError(METHOD_NOT_FOUND, "Method not found"))
+_CLOSED: Final = _encoded(MCPError(CONNECTION_CLOSED, "Connection closed"))

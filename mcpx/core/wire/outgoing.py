@@ -11,17 +11,26 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import msgspec
-from mcp import MCPError
-from mcp.shared.dispatcher import CallOptions, coerce_request_id
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
+from mcpx.core.wire.envelope import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    REQUEST_TIMEOUT,
+    Bytes,
+    MCPError,
+    RequestId,
+    RPCMessage,
+    coerce_request_id,
+)
 from mcpx.core.wire.malformed import MalformedMessage, ResponseTooLarge, UnreadableAnswer, find_id
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import CallOptions
 
 __all__ = [
     "ConnectionEnded",

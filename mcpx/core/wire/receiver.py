@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
-from mcp.shared.dispatcher import Dispatcher
-from mcp.shared.transport_context import TransportContext
 
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import batch, envelope, malformed
@@ -34,7 +32,11 @@ from mcpx.core.wire.malformed import (
 )
 from mcpx.core.wire.outgoing import Outgoing
 
-D = TypeVar("D", bound=Dispatcher[TransportContext])
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import Dispatcher
+    from mcp.shared.transport_context import TransportContext
+
+D = TypeVar("D", bound="Dispatcher[TransportContext]")
 
 OnMalformed = Callable[[bytes, str], None]
 """Called with the first bytes of a line that was skipped, and what is wrong with it. Must not raise."""

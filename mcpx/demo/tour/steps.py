@@ -128,10 +128,7 @@ async def catalogue(context: Context) -> Step:
     servers, budget = hub.registry.list_servers(), hub.config.catalog_token_budget
     described = describe(servers, budget=budget)
     listed = [tool.to_protocol() for info in servers for tool in info.tools.values()]
-    frames = [
-        tool.model_copy(update={"description": ""}).model_dump(by_alias=True, mode="json", exclude_none=True)
-        for tool in definitions.tools(described)
-    ]
+    frames = [tool | {"description": ""} for tool in definitions.tools(described)]
     texts = (described.inspect, described.exec, described.resources)
     whole = _json_tokens(frames) + sum(map(estimate, texts))
     names = "as the servers' own tools/list", "so described"

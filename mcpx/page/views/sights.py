@@ -22,7 +22,7 @@ from mcpx.core.gateway.clients.known_clients import (
 )
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.native.lists import NativeForm, clean_texts, definition
-from mcpx.core.gateway.tools.definitions import as_json, tools
+from mcpx.core.gateway.tools.definitions import tools
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.system.endpoint import Endpoint
 
@@ -96,7 +96,7 @@ def look(clients: ClientSessions, endpoint: Endpoint, name: str | None) -> Sight
     return Sight(
         known=known_client(name),
         instructions=tool_list.instructions(name),
-        own=[] if descriptions is None else [as_json(tool) for tool in tools(descriptions)],
+        own=[] if descriptions is None else tools(descriptions),
         native=native,
         form=NativeForm(
             with_output_schema=gets_structured_content_whole(policy, name),

@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from mcp import MCPError
 
 from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, present
@@ -35,6 +34,7 @@ from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.text import paragraphs
 from mcpx.core.validation.arguments import encode_arguments
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import MCPXError
 from mcpx.page.answers import body, unless_gone
 from mcpx.page.cards import OpenPage

@@ -389,13 +389,13 @@ def three_tools() -> str:
     """The parameters and annotations of the three tools."""
     rows = []
     for tool in tools(describe([], budget=4000)):
-        required = tool.input_schema.get("required", [])
+        required = tool["inputSchema"].get("required", [])
         given = [
-            f"`{name}`" if name in required else f"`{name}?`" for name in tool.input_schema["properties"]
+            f"`{name}`" if name in required else f"`{name}?`" for name in tool["inputSchema"]["properties"]
         ]
-        hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
-        shown = ", ".join(f"`{key}: {json.dumps(value)}`" for key, value in hints.items())
-        rows.append((f"`{tool.name}`", tool.title or "", ", ".join(given), shown))
+        hints = tool["annotations"].items()
+        shown = ", ".join(f"`{key}: {json.dumps(value)}`" for key, value in hints)
+        rows.append((f"`{tool['name']}`", tool["title"], ", ".join(given), shown))
     return _table(("tool", "title", "parameters", "annotations"), rows)
 
 

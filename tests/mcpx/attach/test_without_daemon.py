@@ -42,10 +42,7 @@ class Client:
 def test_the_tools_are_those_of_the_daemon():
     texts = {tool["name"]: tool["description"] for tool in TOOLS}
     described = Descriptions(**texts)
-    tools = [
-        each.model_dump(by_alias=True, mode="json", exclude_none=True)
-        for each in definitions.tools(described)
-    ]
+    tools = json.loads(json.dumps(definitions.tools(described)))
     tools[0]["_meta"].pop("anthropic/searchHint")  # there is nothing to find
     assert json.loads(json.dumps(TOOLS)) == tools
     real = describe([], budget=1000)

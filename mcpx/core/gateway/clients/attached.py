@@ -19,11 +19,7 @@ import msgspec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.gateway.clients.identity import (
-    bearer_of,
-    connection_of,
     is_probe,
-    session_client,
-    transport_of,
 )
 from mcpx.core.protocol.context import Transport
 from mcpx.core.servers.passthrough.client import DirectClient
@@ -32,10 +28,8 @@ from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.text import one_line
 
 if TYPE_CHECKING:
-    from mcp.server.connection import Connection
-    from mcp.server.session import ServerSession
-
     from mcpx.core.daemon.hub_view import HubView
+    from mcpx.core.gateway.clients.identity import Connection
     from mcpx.core.servers.server import Server
 
 SESSIONLESS_S: Final = 300.0  # after its last request a client without a session counts as gone
@@ -80,12 +74,12 @@ class _Known:
     __slots__ = ("_connection", "about", "endpoint", "last", "number", "since", "token", "transport")
 
     def __init__(self, number: int, connection: Connection, endpoint: Endpoint) -> None:
-        modern, bearer = connection.protocol_version in MODERN_PROTOCOL_VERSIONS, bearer_of(connection)
+        modern, bearer = connection.protocol_version in MODERN_PROTOCOL_VERSIONS, connection.bearer
         self.number = number
         self.about = _read_about(connection)
         self.endpoint = endpoint
         self.token = None if bearer is None else bearer.token.name
-        self.transport = transport_of(connection)
+        self.transport = connection.transport
         self.since = self.last = time.monotonic()
         self._connection = None if modern else connection
 
@@ -114,12 +108,11 @@ class AttachedClients:
         self._numbers = count(1)
         self._direct: WeakKeyDictionary[DirectClient, int] = WeakKeyDictionary()
 
-    def note(self, session: ServerSession, hub: HubView) -> None:
+    def note(self, connection: Connection, hub: HubView) -> None:
         """Note a message of a client at the endpoint that `hub` is seen through."""
-        connection = connection_of(session)
         if is_probe(connection):
             return
-        client = session_client(connection)
+        client = connection.client
         if client.sessionless:
             self._note_sessionless(connection, client.principal, hub.endpoint)
             return

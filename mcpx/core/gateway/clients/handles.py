@@ -9,22 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from mcp import MCPError
-from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.shared.dispatcher import CallOptions, Outbound
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, INVALID_PARAMS, LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.catalog.extensions import UI, carried
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import (
-    bearer_of,
+    Connection,
+    Declared,
     client_of,
     connection_of,
     is_of_this_machine,
@@ -43,22 +38,36 @@ from mcpx.core.protocol.messages import encode_for_server
 from mcpx.core.servers.relay.clients import LOG, ConnectedClients
 from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import (
+    CLIENT_CAPABILITIES_META_KEY,
+    INVALID_PARAMS,
+    LOG_LEVEL_META_KEY,
+    Bytes,
+    MCPError,
+    RequestId,
+)
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+    from mcp.shared.dispatcher import CallOptions, Outbound
+    from mcp_types import ClientCapabilities
 
 
-def capabilities_of(declared: ClientCapabilities | None) -> Capabilities:
+def capabilities_of(declared: Declared | ClientCapabilities | None) -> Capabilities:
     """The capabilities in a client's declaration before 2026-07-28: of the extensions, those of both eras."""
     if declared is None:
         return NO_CAPABILITIES
+    if isinstance(declared, Declared):
+        return read_capabilities(envelope.encode(declared))
     given = declared.model_dump(by_alias=True, mode="json", exclude_none=True)
     if (extensions := given.pop("extensions", None)) and (kept := carried(extensions)):
         given["extensions"] = kept
     return read_capabilities(envelope.encode(given))
 
 
-def shows_apps(session: ServerSession) -> bool:
-    """Return True if the client of a session has declared that it shows apps: it keeps their tools apart."""
-    declared = session.client_capabilities
+def shows_apps(connection: Connection) -> bool:
+    """Return True if a client has declared that it shows apps: it keeps their tools apart."""
+    declared = connection.client_capabilities
     return declared is not None and UI in (declared.extensions or {})
 
 
@@ -121,7 +130,7 @@ class ConnectionHandle:
 
     @property
     def confined(self) -> bool:
-        return bearer_of(self._connection) is not None
+        return self._connection.bearer is not None
 
     def sees(self, server: str) -> bool:
         return not self._hub.hides(server)
@@ -140,10 +149,22 @@ class Writer(Protocol):
         ...
 
 
-class Wire(Outbound, Protocol):
+class Wire(Protocol):
     """What requests come over: a stream, or one POST of HTTP. See `WireDispatcher`."""
 
     fast_cancels: dict[RequestId, Callable[[], None]]
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> JSON:
+        """Ask the client, and wait for its answer."""
+        ...
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification."""
+        ...
 
     @property
     def channel(self) -> Writer:
@@ -256,10 +277,12 @@ def request_caller(ctx: ServerRequestContext[Any, Any], hub: HubView, queue: Req
         params = own_logger(params, peer)
         queue.put(partial(outbound.notify, LOG, params), size_of(params))
 
-    is_near = bearer_of(connection) is None and is_of_this_machine(session)
+    is_near = connection.bearer is None and is_of_this_machine(session)
     return Caller(
         client=object() if modern and peer is not None else client_of(connection),
-        capabilities=capabilities_in(ctx.params) if modern else capabilities_of(session.client_capabilities),
+        capabilities=capabilities_in(ctx.params)
+        if modern
+        else capabilities_of(connection.client_capabilities),
         modern=modern,
         is_local=peer is None and is_near,
         is_peer=peer is not None,

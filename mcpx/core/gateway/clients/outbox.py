@@ -15,12 +15,12 @@ import anyio
 import anyio.abc
 import msgspec
 import structlog
-from mcp import MCPError
-from mcp.server.connection import Connection
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.gateway.clients.identity import Connection
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError
 from supervisors import Signal
 

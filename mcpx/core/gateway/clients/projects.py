@@ -12,25 +12,26 @@ import os
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import anyio
 import msgspec
 import structlog
-from mcp import MCPError
-from mcp.server.connection import Connection
-from mcp.shared.dispatcher import Outbound
 
 from mcpx.core.calls.project_questions import ProjectQuestions
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config.project_entries import ProjectServers
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.handles import answers_in, asked_caller
-from mcpx.core.gateway.clients.identity import is_probe, transport_of
+from mcpx.core.gateway.clients.identity import Connection, is_probe
 from mcpx.core.protocol.context import ROOTS, Caller, ClientId
 from mcpx.core.system.endpoint import PROJECT_VARIABLES, Surroundings
 from mcpx.core.system.environment import loads_code
+from mcpx.core.wire.envelope import MCPError
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import Outbound
 
 log = structlog.get_logger()
 OPENINGS: Final = frozenset({"initialize", "ping", "logging/setLevel"})
@@ -168,7 +169,7 @@ def _wants(arrival: Arrival, found: ProjectServers) -> bool:
     if arrival.method != "tools/call":
         return False
     name, arguments = arrival.params.get("name"), arrival.params.get("arguments")
-    if name == LOOK and (arrival.modern or transport_of(arrival.connection) == "http"):
+    if name == LOOK and (arrival.modern or arrival.connection.transport == "http"):
         return True
     server = arguments.get("server_name") if isinstance(arguments, Mapping) else None
     return isinstance(server, str) and server.rpartition("/")[2] in found.entries

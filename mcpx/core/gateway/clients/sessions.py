@@ -8,15 +8,11 @@ Before 2026-07-28 that is a notification on each client's session; since then an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
 import structlog
-from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.calls.exposure import unused_pins, unused_tools
@@ -26,31 +22,29 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.attached import AttachedClients
 from mcpx.core.gateway.clients.handles import ConnectionHandle
 from mcpx.core.gateway.clients.identity import (
+    Connection,
     client_of,
     connection_of,
     is_probe,
     request_outbound,
-    session_client,
 )
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.clients.projects import OPENINGS, know_project
 from mcpx.core.gateway.clients.subscribers import Subscribers
-from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
+from mcpx.core.gateway.clients.tool_lists import ListChange, PeerLists, ToolList
 from mcpx.core.policy.catalogue_rules import unused_rules
 from mcpx.core.protocol.context import ClientId, asked_by
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation, Signal
 
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+
 log = structlog.get_logger()
 
 DEBOUNCE_S: Final = 0.2
 DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification in this time goes without
-
-
-def client_name(session: ServerSession) -> str | None:
-    """Return the client's name for itself, from `initialize` or the request's envelope."""
-    return _name_of(connection_of(session))
 
 
 class ClientSessions:
@@ -69,8 +63,8 @@ class ClientSessions:
         self._sessions: dict[Connection, ToolList] = {}
         self._moves: dict[ClientId, Callable[[], None]] = {}
         self._places = hub.projects.version
-        self._moved: dict[Connection, list[ServerEvent]] = {}  # those whose lists are others now
-        self._streams_moved: list[tuple[ToolList, list[ServerEvent]]] = []  # likewise, of 2026-07-28
+        self._moved: dict[Connection, list[ListChange]] = {}  # those whose lists are others now
+        self._streams_moved: list[tuple[ToolList, list[ListChange]]] = []  # likewise, of 2026-07-28
         self._changed = Signal()
         self._changes: dict[str, Diff] = {}
         self._noticed: set[str] = set()
@@ -96,12 +90,12 @@ class ClientSessions:
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
             if ctx.request_id is not None:
-                self.attached.note(ctx.session, tools.hub)
+                self.attached.note(connection, tools.hub)
             if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-                self._remember(ctx.session, tools)
+                self._remember(connection, tools)
             if ctx.method in OPENINGS or is_probe(connection):
                 return await call_next(ctx)
-            client = session_client(connection)
+            client = connection.client
             if tools.hub.endpoint.peer is not None and ctx.request_id is not None:
                 await self._learn_project(ctx, client)
             with asked_by(client):
@@ -109,13 +103,12 @@ class ClientSessions:
 
         return track
 
-    def opened(self, session: ServerSession, tools: ToolList) -> None:
+    def opened(self, connection: Connection, tools: ToolList) -> None:
         """Remember a session of the handshake era on a stream, which was opened without the SDK's server."""
-        self.attached.note(session, tools.hub)
-        self._remember(session, tools)
+        self.attached.note(connection, tools.hub)
+        self._remember(connection, tools)
 
-    def _remember(self, session: ServerSession, tools: ToolList) -> None:
-        connection = connection_of(session)
+    def _remember(self, connection: Connection, tools: ToolList) -> None:
         if connection not in self._sessions:
             self._sessions[connection] = tools
             self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
@@ -150,9 +143,9 @@ class ClientSessions:
     ) -> None:
         """Take in that a client is at another endpoint, and announce that it sees other lists."""
         self.attached.move(client, after.hub.endpoint)
-        events: list[ServerEvent] = [ToolsListChanged()]
+        events: list[ListChange] = ["tools"]
         if after.hub.has_native or before.hub.has_native:
-            events += [ResourcesListChanged(), PromptsListChanged()]
+            events += ["resources", "prompts"]
         if modern:
             after.follow(client, before)
             self._streams_moved.append((before, events))
@@ -222,30 +215,13 @@ class ClientSessions:
                 self._noticed.add(notice)
                 log.info("config.notice", notice=notice)
 
-    async def _notify(self, connection: Connection, events: list[ServerEvent]) -> None:
+    async def _notify(self, connection: Connection, events: list[ListChange]) -> None:
         """Notify one client, which must neither delay the others nor end the announcements."""
         with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
             try:
                 for event in events:
-                    await _send(connection, event)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                log.debug("client.gone", client=_name_of(connection))
+                    await connection.notify(f"notifications/{event}/list_changed")
             except Exception as error:  # noqa: BLE001 - the docstring's promise
                 contain(error, "list changed")
         if scope.cancelled_caught:
-            log.warning("client.deaf", client=_name_of(connection), waited_s=DELIVERY_TIMEOUT_S)
-
-
-def _name_of(connection: Connection) -> str | None:
-    params = connection.client_params
-    return params.client_info.name if params else None
-
-
-async def _send(connection: Connection, event: ServerEvent) -> None:
-    match event:
-        case ToolsListChanged():
-            await connection.send_tool_list_changed()
-        case ResourcesListChanged():
-            await connection.send_resource_list_changed()
-        case PromptsListChanged():
-            await connection.send_prompt_list_changed()
+            log.warning("client.deaf", client=connection.client_name, waited_s=DELIVERY_TIMEOUT_S)

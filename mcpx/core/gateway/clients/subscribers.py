@@ -16,12 +16,10 @@ from typing import Final, NamedTuple
 import anyio
 import anyio.abc
 import structlog
-from mcp.server.connection import Connection
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
+from mcp.shared import subscriptions as sdk
 
-from mcpx.core.gateway.clients.identity import connection_of
+from mcpx.core.gateway.clients.identity import Connection
+from mcpx.core.gateway.clients.tool_lists import Bus, ListChange
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError
@@ -29,6 +27,7 @@ from supervisors import Signal
 
 log = structlog.get_logger()
 
+UPDATED: Final = "notifications/resources/updated"
 DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not take a notification in this time goes without
 
 
@@ -53,8 +52,8 @@ class ResourceTarget(NamedTuple):
 class _Subscriber:
     """A client of the handshake era: its subscriptions, and the updates that it has not been sent."""
 
-    def __init__(self, session: ServerSession) -> None:
-        self.session = session
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.subscriptions: dict[str, Callable[[], None]] = {}
         """Callables that end each subscription, by the client's URI."""
         self.pending: dict[str, None] = {}
@@ -77,13 +76,13 @@ class Subscribers:
 
     # --- before 2026-07-28
 
-    async def subscribe(self, session: ServerSession, target: ResourceTarget, meta: bytes) -> None:
+    async def subscribe(self, connection: Connection, target: ResourceTarget, meta: bytes) -> None:
         """Notify this client of updates from now on. `meta` goes to the server (`RequestContext.meta`).
 
         Raises:
             CallError: The server refuses the subscription.
         """
-        subscriber = self._of(session)
+        subscriber = self._of(connection)
         if target.client_uri in subscriber.subscriptions:
             return
 
@@ -100,15 +99,14 @@ class Subscribers:
         else:
             subscriber.subscriptions[target.client_uri] = end
 
-    def unsubscribe(self, session: ServerSession, uri: str) -> None:
+    def unsubscribe(self, connection: Connection, uri: str) -> None:
         """End this subscription of the client; without one, do nothing."""
-        if end := self._of(session).subscriptions.pop(uri, None):
+        if end := self._of(connection).subscriptions.pop(uri, None):
             end()
 
-    def _of(self, session: ServerSession) -> _Subscriber:
-        connection = connection_of(session)
+    def _of(self, connection: Connection) -> _Subscriber:
         if connection not in self._subscribers:
-            self._subscribers[connection] = _Subscriber(session)
+            self._subscribers[connection] = _Subscriber(connection)
             connection.exit_stack.callback(self._forget, connection)
         return self._subscribers[connection]
 
@@ -138,9 +136,7 @@ class Subscribers:
                 del subscriber.pending[uri]
                 with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
                     try:
-                        await subscriber.session.send_resource_updated(uri)
-                    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        pass  # the client has left
+                        await subscriber.connection.notify(UPDATED, {"uri": uri})
                     except Exception as error:  # noqa: BLE001 - a server chose the URI: it must not end the delivery
                         contain(error, "resource update")
                 if scope.cancelled_caught:
@@ -151,9 +147,7 @@ class Subscribers:
     # --- from 2026-07-28 on
 
     @asynccontextmanager
-    async def open_stream(
-        self, bus: InMemorySubscriptionBus, targets: list[ResourceTarget]
-    ) -> AsyncIterator[ListenStream]:
+    async def open_stream(self, bus: Bus, targets: list[ResourceTarget]) -> AsyncIterator[ListenStream]:
         """A stream of the events on a bus, with its subscriptions, which last as long as the context.
 
         Resources whose servers refuse are not among its `uris`.
@@ -178,11 +172,11 @@ class ListenStream:
     To the SDK's handler it is a `SubscriptionBus`, to which the handler subscribes once.
     """
 
-    def __init__(self, bus: InMemorySubscriptionBus) -> None:
+    def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._subscriptions: dict[str, Callable[[], None]] = {}
-        self._early: list[ServerEvent] = []
-        self._deliver: Callable[[ServerEvent], None] = self._early.append
+        self._early: list[sdk.ServerEvent] = []
+        self._deliver: Callable[[sdk.ServerEvent], None] = self._early.append
 
     @property
     def uris(self) -> list[str]:
@@ -191,7 +185,7 @@ class ListenStream:
 
     async def add(self, target: ResourceTarget) -> None:
         """Subscribe to one resource, unless its server refuses."""
-        event = ResourceUpdated(target.client_uri)  # the SDK passes on exactly what was subscribed to
+        event = sdk.ResourceUpdated(target.client_uri)  # the SDK passes on exactly what was subscribed to
 
         def updated(own_uri: str) -> None:
             if target.is_shown(own_uri):
@@ -208,13 +202,22 @@ class ListenStream:
         for end in self._subscriptions.values():
             end()
 
-    async def publish(self, event: ServerEvent) -> None:
+    async def publish(self, event: sdk.ServerEvent) -> None:
         """Deliver an event on this stream alone."""
         self._deliver(event)
 
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[sdk.ServerEvent], None]) -> Callable[[], None]:
         """Pass events to the handler from now on, the earlier ones first."""
         for event in self._early:
             listener(event)
         self._deliver = listener
-        return self._bus.subscribe(listener)
+        events: dict[ListChange, sdk.ServerEvent] = {
+            "tools": sdk.ToolsListChanged(),
+            "resources": sdk.ResourcesListChanged(),
+            "prompts": sdk.PromptsListChanged(),
+        }
+
+        def announce(change: ListChange) -> None:
+            listener(events[change])
+
+        return self._bus.subscribe(announce)

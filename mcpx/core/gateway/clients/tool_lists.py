@@ -6,12 +6,11 @@ the change is announced: a client that has not listed since then gets a list tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple
 
+import anyio.lowlevel
 import structlog
-from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 
 from mcpx.core.calls.exposure import Exposure, Shown
 from mcpx.core.catalog.diff import Diff, diff
@@ -43,6 +42,32 @@ Given = tuple[Descriptions | None, dict[str, ToolInfo]]
 """Descriptions of the three tools, where they are listed, and the native tools by their names."""
 
 
+ListChange = Literal["tools", "resources", "prompts"]
+"""A list that has changed, as clients are told."""
+
+
+class Bus:
+    """Carries changes of the lists of one endpoint to the `subscriptions/listen` streams of its clients."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, Callable[[ListChange], None]] = {}
+
+    def subscribe(self, listener: Callable[[ListChange], None]) -> Callable[[], None]:
+        """Call this with each change, until what is returned is called."""
+        token = object()
+        self._listeners[token] = listener
+        return lambda: self._listeners.pop(token, None) and None
+
+    async def publish(self, change: ListChange) -> None:
+        """Announce a change on every stream, and let them take it before the next."""
+        for listener in list(self._listeners.values()):
+            try:
+                listener(change)
+            except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
+                contain(error, "list changed")
+        await anyio.lowlevel.checkpoint()
+
+
 class _Needs(NamedTuple):
     """All that the list of a client depends on, by the client and the settings."""
 
@@ -63,8 +88,8 @@ class ToolList:
     def __init__(self, hub: HubView) -> None:
         self.hub = hub
         self.exposure = Exposure(hub.endpoint.expose, lambda: hub.config, hub.upstreams)
-        self.bus = InMemorySubscriptionBus()
-        self._followed: dict[ClientId, set[InMemorySubscriptionBus]] = {}
+        self.bus = Bus()
+        self._followed: dict[ClientId, set[Bus]] = {}
         self._given: list[tuple[KnownClient | None, bool, Given, frozenset[Mend]]] = []
         """By client, and whether it shows apps, since the last announcement."""
         self._limits_logged: set[str] = set()
@@ -109,7 +134,7 @@ class ToolList:
 
     def due(
         self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, VisibleServer]
-    ) -> list[ServerEvent]:
+    ) -> list[ListChange]:
         """Return what to announce to the clients after these changes of servers; then they know it.
 
         Only what they see counts: changes of a server that is shown now or was before, and what a server
@@ -125,30 +150,27 @@ class ToolList:
             lists |= changed
             if upstream is None or self._is_native(upstream):
                 of_native |= changed
-        events: list[ServerEvent] = []
+        events: list[ListChange] = []
         if self._tools_may_differ(lists) and self._differs():
             self._given.clear()  # all clients know that it differs
-            events.append(ToolsListChanged())
+            events.append("tools")
         if of_native.resources:
-            events.append(ResourcesListChanged())
+            events.append("resources")
         if of_native.prompts:
-            events.append(PromptsListChanged())
+            events.append("prompts")
         return events
 
-    async def publish(self, events: Iterable[ServerEvent]) -> None:
+    async def publish(self, events: Iterable[ListChange]) -> None:
         """Publish events to the streams of the clients."""
         for event in events:
             for bus in {self.bus}.union(*self._followed.values()):
-                try:
-                    await bus.publish(event)
-                except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
-                    contain(error, "list changed")
+                await bus.publish(event)
 
     def follow(self, client: ClientId, before: ToolList) -> None:
         """Publish on the streams, too, that a client has opened at the endpoint where it was before."""
         self._followed[client] = (before.unfollow(client) | {before.bus}) - {self.bus}
 
-    def unfollow(self, client: ClientId) -> set[InMemorySubscriptionBus]:
+    def unfollow(self, client: ClientId) -> set[Bus]:
         """End that; return the buses of its streams elsewhere."""
         return self._followed.pop(client, set())
 

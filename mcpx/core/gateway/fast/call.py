@@ -12,8 +12,6 @@ from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
-from mcp.server.connection import Connection
-from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
@@ -25,10 +23,10 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import ClientMeter, tool_label
 from mcpx.core.events.stats import RESOURCES
 from mcpx.core.gateway.clients.handles import StreamLog, Wire, capabilities_of
+from mcpx.core.gateway.clients.identity import Connection
 from mcpx.core.gateway.eras import Era
 from mcpx.core.gateway.fast.parameters import (
     NOTHING,
-    ClientInfo,
     Meta,
     Named,
     NativeParams,
@@ -100,13 +98,20 @@ class Connected(Protocol):
 
     @property
     def connection(self) -> Connection:
-        """The SDK's connection."""
+        """Its connection."""
         ...
 
     @property
     def caller(self) -> Callable[..., Caller]:
         """Makes the caller of a request (`stream_caller`)."""
         ...
+
+
+class _Named(Protocol):
+    """What a client says of itself: a struct of ours, or a model of the SDK."""
+
+    name: str
+    version: str
 
 
 class FastCall:
@@ -313,7 +318,7 @@ class FastContexts:
             token=self._connection.token,
         )
 
-    def _client_info(self, meta: Meta | None) -> ClientInfo | Implementation | None:
+    def _client_info(self, meta: Meta | None) -> _Named | None:
         """Return what the client says of itself."""
         if self._connection.era is Era.MODERN:
             return meta.client_info if meta else None

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Annotated, Final, Generic, TypeVar, cast
 
 import msgspec
-from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
 
 from mcpx.core.protocol.messages import members_for_server
 from mcpx.core.system.endpoint import FRESH_KEY
+from mcpx.core.wire.envelope import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
 
 NOTHING: Final = msgspec.Raw()
 

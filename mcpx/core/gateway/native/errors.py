@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.policy.server_questions import URL_REQUIRED, with_safe_links
 from mcpx.core.text import cut
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import INTERNAL_ERROR, INVALID_PARAMS, MCPError
 from mcpx.errors import URI_LEN, CallError, Code
 
 RESOURCE_NOT_FOUND: Final = -32002  # the 2026-07-28 revision has INVALID_PARAMS for it

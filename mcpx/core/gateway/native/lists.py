@@ -22,8 +22,6 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS
 
 from mcpx.core.calls.exposure import has_output_schema
 from mcpx.core.catalog import lists as catalog_lists
@@ -33,6 +31,7 @@ from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, w
 from mcpx.core.rendering.mending import Mend, mended
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
 from mcpx.core.text import is_clean, one_line, paragraphs
+from mcpx.core.wire.envelope import INVALID_PARAMS, MCPError
 
 # --- entries and results
 

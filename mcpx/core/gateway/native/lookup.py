@@ -12,14 +12,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import mcp_types
-from mcp import MCPError
-from mcp.server.context import ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp.server import subscriptions as sdk
 
 from mcpx.core.calls.names import resolve_uri
 from mcpx.core.catalog.lists import SKILLS, ListKind
@@ -27,14 +23,23 @@ from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.core.catalog.uris import is_offered, may_be_of_skill
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.identity import connection_of, session_client
+from mcpx.core.gateway.clients.identity import connection_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native.errors import UnknownNameError, about_resource, no_such_resource
 from mcpx.core.protocol.result_address import KEPT_SERVER, read_address
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import shown_name
 from mcpx.core.text.nearest import nearest
+from mcpx.core.wire.envelope import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcpx.errors import CallError
+
+if TYPE_CHECKING:
+    import mcp_types
+    from mcp.server.context import ServerRequestContext
+
+    from mcpx.core.gateway.clients.tool_lists import Bus
+
+    Context = ServerRequestContext[Any, Any]
 
 
 async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str) -> list[JSON] | None:
@@ -45,7 +50,7 @@ async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str)
     """
     try:
         address = read_address(uri)
-        client = session_client(connection_of(ctx.session))
+        client = connection_of(ctx.session).client
         server = hub.upstreams.get(KEPT_SERVER)  # its URIs look the same
         if address is None or (server is not None and not hub.views.has(address, client)):
             return None
@@ -55,7 +60,6 @@ async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str)
 
 
 MAX_STREAMS: Final = 1024  # as in the SDK
-Context = ServerRequestContext[Any, Any]
 
 MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long
 
@@ -180,7 +184,7 @@ class ListenStreams:
         self,
         hub: HubView,
         subscribers: Subscribers,
-        bus: InMemorySubscriptionBus,
+        bus: Bus,
         lookup: Lookup,
         lists_natively: Callable[[], bool],
     ) -> None:
@@ -214,7 +218,7 @@ class ListenStreams:
                     }
                 )
                 taken = params.model_copy(update={"notifications": honoured})
-                return await ListenHandler(stream)(ctx, taken)
+                return await sdk.ListenHandler(stream)(ctx, taken)
         finally:
             self._open_streams -= 1
 

@@ -15,11 +15,8 @@ from typing import Any, Final
 
 import mcp_types
 import msgspec
-from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from mcpx.core.calls.asking import Render
@@ -32,8 +29,9 @@ from mcpx.core.catalog.naming import offered_uri
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.records import Kind
 from mcpx.core.gateway import sdk_path
-from mcpx.core.gateway.clients.identity import origin_of
+from mcpx.core.gateway.clients.identity import connection_of, origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
+from mcpx.core.gateway.clients.tool_lists import Bus
 from mcpx.core.gateway.native import lists
 from mcpx.core.gateway.native.errors import about_resource, as_protocol_error, no_such_resource
 from mcpx.core.gateway.native.lists import UNCACHED
@@ -59,7 +57,7 @@ from mcpx.core.rendering.result_reading import (
 )
 from mcpx.core.rendering.results import resource_value
 from mcpx.core.wire.enclosed import enclose
-from mcpx.core.wire.envelope import Bytes
+from mcpx.core.wire.envelope import METHOD_NOT_FOUND, Bytes, MCPError
 from mcpx.errors import CallError
 
 Context = ServerRequestContext[Any, Any]
@@ -99,7 +97,7 @@ class ResourcesAndPrompts:
         self,
         hub: HubView,
         subscribers: Subscribers,
-        bus: InMemorySubscriptionBus,
+        bus: Bus,
         settled: Callable[[], Awaitable[None]],
         stamp_for: Callable[[Context], bytes | None],
         *,
@@ -277,13 +275,13 @@ class ResourcesAndPrompts:
         try:
             with self._noting_refusals(ctx, "resource", target.own_uri, target.upstream.name):
                 resolve_uri(target.upstream, target.own_uri)
-            await self._subscribers.subscribe(ctx.session, target, meta_for_server(ctx.params))
+            await self._subscribers.subscribe(connection_of(ctx.session), target, meta_for_server(ctx.params))
         except CallError as error:
             raise self._about_resource(ctx, error, params.uri, target.own_uri) from None
         return {}
 
     async def _unsubscribe(self, ctx: Context, params: mcp_types.UnsubscribeRequestParams) -> JSON:
-        self._subscribers.unsubscribe(ctx.session, params.uri)
+        self._subscribers.unsubscribe(connection_of(ctx.session), params.uri)
         return {}
 
     # --- prompts and completions
@@ -340,7 +338,9 @@ class ResourcesAndPrompts:
     def _noting_refusals(
         self, ctx: Context, kind: Kind, name: str, server: str = ""
     ) -> AbstractContextManager[None]:
-        return noting_refusals(self._hub.records, kind, server, name, origin_of(ctx.session, self._hub))
+        return noting_refusals(
+            self._hub.records, kind, server, name, origin_of(connection_of(ctx.session), self._hub)
+        )
 
 
 def completes(catalogue: Catalogue) -> bool:

@@ -7,26 +7,27 @@ here, because input that the server asks for, and tasks, take ways of their own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp.server.context import ServerRequestContext
-from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.calls.results.large import Apart, refuse_large_question
 from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.catalog.model import JSON
 from mcpx.core.gateway.clients.handles import capabilities_in
-from mcpx.core.gateway.clients.sessions import client_name
+from mcpx.core.gateway.clients.identity import connection_of
 from mcpx.core.protocol.context import NO_CAPABILITIES, TASKS, Capabilities
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.rendering.result_members import COMPLETE, Bytes, enveloped
 from mcpx.core.rendering.result_reading import TASK, UnknownResultType, read_members
 from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import INTERNAL_ERROR, MCPError
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.errors import CallError
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
 
 # Failures have one form, which no server can make up: a JSON-RPC error whose `data` is
 # `{"mcpx": {code, outcome, server, tool?, ...details}}`, with the text as its message. What the server
@@ -96,7 +97,12 @@ class PeerEncoder:
         cls, views: ResultViews, ctx: ServerRequestContext[Any, Any], stamp: bytes | None
     ) -> PeerEncoder:
         """For the peer that has made a request."""
-        return cls(views, stamp, name=client_name(ctx.session), capabilities=capabilities_in(ctx.params))
+        return cls(
+            views,
+            stamp,
+            name=connection_of(ctx.session).client_name,
+            capabilities=capabilities_in(ctx.params),
+        )
 
     def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of a tool; or the task that it is, for peers that take tasks.

@@ -14,17 +14,15 @@ from typing import Any, Final
 import anyio
 import mcp_types
 import msgspec
-from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
-from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.calls.names import not_listed
 from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, TemplateInfo, ToolInfo, present
 from mcpx.core.gateway import sdk_path
-from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client, transport_of
+from mcpx.core.gateway.clients.identity import connection_of, origin_of
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.clients.subscribers import ResourceTarget
 from mcpx.core.gateway.endpoint_server import EndpointServer
@@ -42,7 +40,7 @@ from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire.enclosed import enclose
-from mcpx.core.wire.envelope import Bytes
+from mcpx.core.wire.envelope import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION, Bytes, MCPError
 from mcpx.errors import CallError
 
 
@@ -233,7 +231,7 @@ class PeerServer(EndpointServer):
         Raises:
             MCPError: The peer has to connect in an era with sessions.
         """
-        over_http = transport_of(connection_of(ctx.session)) == "http"
+        over_http = connection_of(ctx.session).transport == "http"
         if over_http and upstream.per_client and is_modern(ctx):
             text = f"{self.server_name} has a session for each client: over HTTP that takes a handshake"
             data = {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": ctx.protocol_version}
@@ -274,8 +272,8 @@ class PeerServer(EndpointServer):
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         encoder = PeerEncoder.for_request(self.hub.views, ctx, self.stamp_for(ctx))
         client, origin = (
-            session_client(connection_of(ctx.session)),
-            origin_of(ctx.session, self.hub),
+            connection_of(ctx.session).client,
+            origin_of(connection_of(ctx.session), self.hub),
         )
         server, tool = self.server_name, params.name
         try:

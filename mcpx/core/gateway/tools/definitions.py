@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import mcp_types
 import msgspec
 
 from mcpx.core.catalog.model import JSON, ToolInfo
@@ -93,20 +92,25 @@ def names(*, query: bool) -> tuple[str, ...]:
     return _WITH_QUERY if query else NAMES
 
 
-def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
-    """MCPX's own tools, annotated truthfully, so that a host's approval rules work.
+def tools(descriptions: Descriptions) -> list[JSON]:
+    """MCPX's own tools as a list of tools has them, annotated truthfully for a host's approval rules.
 
     Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network. Without
     `anthropic/alwaysLoad` Claude Code defers tools until a search of its own finds them.
     """
-    knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
-    querying = mcp_types.ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, open_world_hint=descriptions.query_open_world
-    )
-    acting = mcp_types.ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
-    )
+    knowing = {"readOnlyHint": True, "openWorldHint": False}
+    reading = {"readOnlyHint": True, "openWorldHint": True}
+    querying = {
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "openWorldHint": descriptions.query_open_world,
+    }
+    acting = {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
     loaded = {"anthropic/alwaysLoad": True}
     found = loaded | {"anthropic/searchHint": descriptions.search_hint}
     described = (
@@ -118,22 +122,17 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
     lists = {INSPECT: ("server_name", descriptions.server_name), RESOURCES: ("uri", descriptions.uri)}
     schemas = _FORMS[descriptions.arguments, descriptions.fresh]
     return [
-        mcp_types.Tool(
-            name=name,
-            title=title,
-            description=text,
-            input_schema=_with_list(schemas[name], *lists[name]) if name in lists else schemas[name],
-            annotations=annotations,
-            _meta=meta,
-        )
+        {
+            "name": name,
+            "title": title,
+            "description": text,
+            "inputSchema": _with_list(schemas[name], *lists[name]) if name in lists else schemas[name],
+            "annotations": annotations,
+            **({"_meta": meta} if meta else {}),
+        }
         for name, title, text, annotations, meta in described
         if text
     ]
-
-
-def as_json(tool: mcp_types.Tool) -> JSON:
-    """A tool as it stands in a list of tools."""
-    return tool.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _with_list(schema: JSON, parameter: str, text: str) -> JSON:

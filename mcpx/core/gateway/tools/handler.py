@@ -10,9 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 import msgspec
-from mcp import MCPError
 from mcp.server.context import ServerRequestContext
-from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.core.calls.asking import Render
@@ -28,9 +26,8 @@ from mcpx.core.events.meter import tool_label
 from mcpx.core.events.stats import INSPECT, RESOURCES
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in, shows_apps
-from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client
+from mcpx.core.gateway.clients.identity import connection_of, origin_of
 from mcpx.core.gateway.clients.known_clients import known_client, wants_query, writes_strictly
-from mcpx.core.gateway.clients.sessions import client_name
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.definitions import ExecParameters, WrongParameter, collect_arguments
 from mcpx.core.gateway.tools.encoding import ResultEncoder
@@ -43,7 +40,7 @@ from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.validation.respelling import as_given
 from mcpx.core.wire.enclosed import enclose
-from mcpx.core.wire.envelope import Bytes
+from mcpx.core.wire.envelope import INVALID_PARAMS, Bytes, MCPError
 from mcpx.errors import NAME_LEN, CallError
 
 Context = ServerRequestContext[Any, Any]
@@ -58,14 +55,14 @@ class ToolCall:
     def __init__(self, hub: HubView, ctx: Context, stamp: bytes | None) -> None:
         self._hub = hub
         self._ctx = ctx
-        self._client_name = name = client_name(ctx.session)
+        self._client_name = name = connection_of(ctx.session).client_name
         capabilities = capabilities_in(ctx.params)
         self._encoder = ResultEncoder.for_client(hub.views, name, stamp, capabilities)
-        self._client = session_client(connection_of(ctx.session))
+        self._client = connection_of(ctx.session).client
         """Which results are kept for."""
         watched = None if hub.records.watch is None else Watched()
         self._context = RequestContext(
-            client=self._client, origin=origin_of(ctx.session, hub), watched=watched
+            client=self._client, origin=origin_of(connection_of(ctx.session), hub), watched=watched
         )
         self._metered = MeteredCall(hub, ctx)
 
@@ -92,7 +89,7 @@ class ToolCall:
         tool: ToolInfo | None = None
         try:
             with self._noting_refusals("", name):
-                with_apps = shows_apps(self._ctx.session)
+                with_apps = shows_apps(connection_of(self._ctx.session))
                 tool = await _native_tool(name, exposure, self._own_names, with_apps=with_apps)
                 if writes_strictly(self._hub.config, self._client_name):
                     arguments = as_given(tool.input_schema, arguments)
@@ -211,7 +208,7 @@ class MeteredCall:
             else:
                 request, raw = self._served
                 server, tool = request.server_name, tool_label(request)
-            client = self._meter.of_client(client_name(self._ctx.session))
+            client = self._meter.of_client(connection_of(self._ctx.session).client_name)
             client.note(server, tool, raw, pieces, request)
         except Exception as error:  # noqa: BLE001 - a fault of the meter costs no answer
             contain(error, "meter")

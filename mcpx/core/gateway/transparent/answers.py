@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from mcp_types import SERVER_INFO_META_KEY
 from msgspec.structs import replace
 
 from mcpx.core.catalog.lists import LISTS, RESOURCES, SKILLS, TOOLS, ListKind
@@ -49,6 +48,7 @@ from mcpx.core.servers.passthrough.messages import (
     value_of,
 )
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import SERVER_INFO_META_KEY
 
 GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _LIKE_LISTS: Final[dict[str, ListKind[Any]]] = {DIRECTORY: RESOURCES, GET_SKILL: SKILLS}

@@ -11,12 +11,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
-from mcp import MCPError
 from mcp.shared.dispatcher import DispatchContext
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import x_mcp_header_map
 from mcp.shared.transport_context import TransportContext
-from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import Bearer
@@ -41,7 +38,15 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.dispatcher import LOSSY, WireDispatcher
 from mcpx.core.wire.enclosed import encode_read
-from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage, escaped
+from mcpx.core.wire.envelope import (
+    METHOD_NOT_FOUND,
+    Bytes,
+    MCPError,
+    NoBackChannelError,
+    RequestId,
+    RPCMessage,
+    escaped,
+)
 from mcpx.core.wire.incoming import IN_USE, spellings
 from mcpx.core.wire.outgoing import Outgoing
 from supervisors import Reply

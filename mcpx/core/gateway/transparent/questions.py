@@ -27,7 +27,6 @@ from typing import Any, Final
 
 import anyio
 import msgspec
-from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from msgspec.structs import replace
 
 from mcpx.core.calls.asking import noted, obtain_approval
@@ -58,6 +57,7 @@ from mcpx.core.servers.passthrough.messages import (
     value_of,
 )
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import CLIENT_CAPABILITIES_META_KEY
 from mcpx.errors import CallError, Code, Outcome
 
 SIGN_IN_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})

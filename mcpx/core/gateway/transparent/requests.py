@@ -15,8 +15,6 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, get_args
 
 import msgspec
-from mcp import MCPError
-from mcp_types import CLIENT_INFO_META_KEY, INTERNAL_ERROR, INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.core.catalog.lists import LISTS
@@ -43,6 +41,7 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.tracing import Tracing, target_in
 from mcpx.core.wire import envelope
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import CLIENT_INFO_META_KEY, INTERNAL_ERROR, INVALID_PARAMS, MCPError
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from supervisors import Reply
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_types.version import LATEST_MODERN_VERSION
 from msgspec.structs import replace
 
@@ -34,6 +32,7 @@ from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.passthrough.messages import members_of, value_of
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, shown_name
+from mcpx.core.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcpx.errors import NAME_LEN, CallError, Code
 
 MAX_LISTED: Final = 10_000  # tools and prompts of pages that clients have got

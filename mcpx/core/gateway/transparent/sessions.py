@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.config import ServerConfig
@@ -46,7 +44,13 @@ from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import error_answer, members_of, result_of, value_of
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.enclosed import enclose
-from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.envelope import (
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+    RequestId,
+)
 from mcpx.errors import Outcome
 
 DISCOVER: Final = "server/discover"

@@ -18,10 +18,7 @@ from typing import Final
 
 import anyio
 import structlog
-from mcp import ClientSession, MCPError
-from mcp_types import TextResourceContents
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from mcpx.core.catalog.diff import Diff, diff
 from mcpx.core.catalog.model import Catalogue, ResourceInfo, ToolInfo
@@ -30,9 +27,10 @@ from mcpx.core.servers.causes import BadListing
 from mcpx.core.servers.offers.catalogue_store import TOUCH_INTERVAL_S, CatalogueStore
 from mcpx.core.servers.offers.listing import Lister, OmissionLog
 from mcpx.core.servers.offers.remembered import DescriptionKey, Descriptions
-from mcpx.core.servers.session.sdk_session import PassingSession
+from mcpx.core.servers.session.client_session import PassingSession
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.text import one_line, quoted
+from mcpx.core.wire.envelope import MCPError
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Signal
 
@@ -108,7 +106,7 @@ class Describer:
         }
         return replace(catalogue, resources=catalogue.resources | described) if described else catalogue
 
-    async def read_missing(self, session: ClientSession, admits: Callable[[str], bool]) -> None:
+    async def read_missing(self, session: PassingSession, admits: Callable[[str], bool]) -> None:
         """Read the text resources that have no description and are not too large; a few at a time.
 
         `admits` says whether there is a resource for clients: no other is read.
@@ -136,14 +134,15 @@ class Describer:
         current = {_key(item) for item in resources.values()}
         self.made = {key: text for key, text in self.made.items() if key in current}
 
-    async def _describe(self, item: ResourceInfo, session: ClientSession) -> None:
+    async def _describe(self, item: ResourceInfo, session: PassingSession) -> None:
         description: str | None = None
         with anyio.move_on_after(READ_TIMEOUT_S):
             try:
-                contents = (await session.read_resource(item.uri)).contents
-            except (MCPError, ValidationError, RuntimeError):  # the last: the server asks for input
-                contents = []
-            text = next((c.text for c in contents if isinstance(c, TextResourceContents)), None)
+                contents = (await session.ask_raw("resources/read", {"uri": item.uri})).get("contents")
+            except MCPError:
+                contents = None
+            texts = [each.get("text") for each in contents or () if isinstance(each, dict)]
+            text = next((each for each in texts if isinstance(each, str)), None)
             description = first_words(text) if text else None
         key = _key(item)
         self.made[key] = description or (self.made.get(key) if key in self._recalled else None)

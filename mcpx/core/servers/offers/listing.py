@@ -13,16 +13,11 @@ from collections import Counter
 from typing import Any, Final, TypeVar
 
 import anyio
-import mcp_types
 import structlog
-from mcp import MCPError
-from mcp_types import METHOD_NOT_FOUND
-from pydantic import BaseModel
 
 from mcpx.core.catalog import extensions
 from mcpx.core.catalog.lists import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, ListKind
 from mcpx.core.catalog.model import (
-    JSON,
     Catalogue,
     Entry,
     LeftOut,
@@ -33,9 +28,10 @@ from mcpx.core.catalog.model import (
 from mcpx.core.servers.causes import BadListing
 from mcpx.core.servers.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entry
 from mcpx.core.servers.offers.pages import Budget, Pages, decode_entry, name_of
-from mcpx.core.servers.session.sdk_session import PassingSession
+from mcpx.core.servers.session.client_session import PassingSession
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, one_line
+from mcpx.core.wire.envelope import METHOD_NOT_FOUND, MCPError
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 log = structlog.get_logger()
@@ -123,19 +119,19 @@ class Lister:
             ResponseTooLarge: That list is too large, and the server has nothing else.
         """
         session = self._session
-        can = session.server_capabilities or mcp_types.ServerCapabilities()
-        silent = not can.model_dump(exclude_none=True)  # declares nothing at all
+        can = session.server_capabilities
+        silent = not can  # declares nothing at all
         failure: Failure | None = None
         tools: list[ToolInfo] = []
         try:
-            tools = await self._list_tools(declared=can.tools is not None)
+            tools = await self._list_tools(declared="tools" in can)
         except _FAILURES as error:
             if self._session.ended:
                 raise
             failure = error
-        resources, templates = await self._list_resources(declared=can.resources is not None, ask=silent)
-        prompts = await self._optional_list(PROMPTS, declared=can.prompts is not None, ask=silent)
-        skilled = extensions.SKILLS in (can.extensions or {})
+        resources, templates = await self._list_resources(declared="resources" in can, ask=silent)
+        prompts = await self._optional_list(PROMPTS, declared="prompts" in can, ask=silent)
+        skilled = extensions.SKILLS in can.get("extensions", {})
         skills = await self._optional_list(SKILLS, declared=skilled, ask=False)
         if failure is not None:
             if not (resources or templates or prompts or skills):
@@ -154,7 +150,7 @@ class Lister:
             server_version=_cut(about.version if about else None),
             instructions=self._instructions(),
             protocol_version=session.protocol_version,
-            capabilities=_json(can) or {},
+            capabilities=can,
             left_out=self._omissions.all(),
         )
 
@@ -255,7 +251,8 @@ class Lister:
             raise InvalidEntry(problem)
 
     def _instructions(self) -> str | None:
-        text = self._session.instructions
+        greeting = self._session.greeting
+        text = None if greeting is None else greeting.instructions
         if text is not None and len(text) > MAX_TEXT_CHARS:
             reason = f"they were cut: {MAX_TEXT_CHARS:,} of {len(text):,} characters are kept"
             self._omissions.note("instructions", reason)
@@ -270,7 +267,3 @@ def _reason(error: Failure, patience: float) -> str:
 
 def _cut(text: str | None) -> str | None:
     return None if text is None else text[:MAX_TEXT_CHARS]
-
-
-def _json(model: BaseModel | None) -> JSON | None:
-    return None if model is None else model.model_dump(by_alias=True, mode="json", exclude_none=True)

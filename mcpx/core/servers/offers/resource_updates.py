@@ -13,6 +13,7 @@ incarnation whose session it uses.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 from collections.abc import Callable
@@ -21,10 +22,6 @@ from typing import Any, Final, Protocol
 import anyio
 import anyio.abc
 import msgspec
-from mcp import ClientSession, MCPError
-from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.subscriptions import ResourceUpdated
-from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.catalog.model import JSON, Catalogue
@@ -32,7 +29,9 @@ from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import INTERNAL_CONTEXT, ReadResource, Request
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.call_queue import CallQueue, RawReply
+from mcpx.core.servers.session.client_session import PassingSession, SubscriptionLost
 from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.envelope import CONNECTION_CLOSED, METHOD_NOT_FOUND, MCPError
 from mcpx.errors import CallError, Code
 from supervisors import Signal
 
@@ -217,7 +216,7 @@ OnOpened = Callable[[Opened], None]
 class UpdateStream:
     """The stream of one session. `on_update` is called with each URI that changed."""
 
-    def __init__(self, client: ClientSession, on_update: Callable[[str], None], log: Any) -> None:
+    def __init__(self, client: PassingSession, on_update: Callable[[str], None], log: Any) -> None:
         self._client = client
         self._on_update = on_update
         self._log = log
@@ -251,36 +250,44 @@ class UpdateStream:
         *,
         after_a_gap: bool,
     ) -> Opened:
+        opened: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
+        scope = anyio.CancelScope()
+        streams.start_soon(self._run, uris, changed, scope, opened)
         try:
             with anyio.fail_after(OPEN_TIMEOUT_S):
-                scope, honoured = await streams.start(self._run, uris, changed)
+                honoured = await opened
         except (SubscriptionLost, MCPError, TimeoutError) as error:
+            scope.cancel()
             self._log.warning("upstream.unsubscribed", reason=str(error) or "no answer", uris=len(uris))
             streams.start_soon(_set_later, changed)
             if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
                 uris = []  # nothing was refused: the next incarnation opens it again
             return Opened(wanted=uris, honoured=frozenset(), after_a_gap=after_a_gap, error=error)
         self._current = scope
-        return Opened(wanted=uris, honoured=frozenset(honoured), after_a_gap=after_a_gap)
+        return Opened(wanted=uris, honoured=honoured, after_a_gap=after_a_gap)
 
     async def _run(
         self,
         uris: list[str],
         changed: Signal,
-        *,
-        task_status: anyio.abc.TaskStatus[tuple[anyio.CancelScope, set[str]]],
+        scope: anyio.CancelScope,
+        opened: asyncio.Future[frozenset[str]],
     ) -> None:
-        with anyio.CancelScope() as scope:
+        def agreed(given: JSON) -> None:
+            self._live.add(scope)
+            honoured = given.get("resourceSubscriptions")
+            if not opened.done():
+                listed = honoured if isinstance(honoured, list) else ()
+                opened.set_result(frozenset(uri for uri in listed if isinstance(uri, str)))
+
+        with scope:
             try:
-                async with listen(self._client, resource_subscriptions=uris) as stream:
-                    self._live.add(scope)
-                    task_status.started((scope, set(stream.honored.resource_subscriptions or ())))
-                    async for event in stream:
-                        if isinstance(event, ResourceUpdated):
-                            self._on_update(event.uri)
-            except (SubscriptionLost, MCPError, TimeoutError):
-                if scope not in self._live:
-                    raise
+                wanted = {"resourceSubscriptions": uris}
+                await self._client.listen(wanted, on_open=agreed, on_updated=self._on_update)
+            except (SubscriptionLost, MCPError) as error:
+                if not opened.done():
+                    opened.set_exception(error)
+                    return
             finally:
                 self._live.discard(scope)
             await _set_later(changed)

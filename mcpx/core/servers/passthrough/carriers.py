@@ -7,25 +7,12 @@ to a `ServerMessages`, in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import anyio.abc
 import msgspec
-from mcp import MCPError
-from mcp.shared.dispatcher import DispatchContext
-from mcp.shared.inbound import (
-    MCP_METHOD_HEADER,
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    NAME_BEARING_METHODS,
-    encode_header_value,
-    find_invalid_x_mcp_header,
-    mcp_param_headers,
-    x_mcp_header_map,
-)
-from mcp.shared.transport_context import TransportContext
-from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY
+from mcp.shared import inbound
 
 from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.protocol.context import TASK_METHODS
@@ -36,8 +23,24 @@ from mcpx.core.servers.passthrough.messages import NOTHING, elements_of, members
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.enclosed import one_line
-from mcpx.core.wire.envelope import Bytes, RequestId, escaped
+from mcpx.core.wire.envelope import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    Bytes,
+    MCPError,
+    RequestId,
+    escaped,
+)
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import DispatchContext
+    from mcp.shared.transport_context import TransportContext
+
+    Context = DispatchContext[TransportContext]
 
 _MARK: Final = b"x-mcp-header"
 MAX_LEARNT: Final = 10_000
@@ -81,10 +84,10 @@ class Headers:
         if not isinstance(version, str):
             return {}
         headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
-        named_by = "taskId" if method in TASK_METHODS else NAME_BEARING_METHODS.get(method, "")
+        named_by = "taskId" if method in TASK_METHODS else inbound.NAME_BEARING_METHODS.get(method, "")
         name = value_of(members.get(named_by))
         if isinstance(name, str):
-            headers[MCP_NAME_HEADER] = encode_header_value(name)
+            headers[MCP_NAME_HEADER] = inbound.encode_header_value(name)
         if method == "tools/call" and isinstance(name, str):
             headers |= self._of_arguments(name, value_of(members.get("arguments")))
         return headers
@@ -94,15 +97,14 @@ class Headers:
         if schema is None or not isinstance(arguments, Mapping):
             return {}
         try:
-            if find_invalid_x_mcp_header(schema) is not None:
+            if inbound.find_invalid_x_mcp_header(schema) is not None:
                 return {}
-            return mcp_param_headers(x_mcp_header_map(schema), arguments)
+            return inbound.mcp_param_headers(inbound.x_mcp_header_map(schema), arguments)
         except Exception:  # noqa: BLE001 - the SDK's reading of a schema that may be anything
             return {}
 
 
 NOT_CANCELLABLE: Final = frozenset({"initialize", "server/discover"})
-Context = DispatchContext[TransportContext]
 
 
 class ServerMessages(Protocol):

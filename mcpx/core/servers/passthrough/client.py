@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from mcpx.core.catalog.lists import LISTS, PROMPTS, RESOURCES, TOOLS
 from mcpx.core.protocol.context import ClientId
@@ -28,6 +26,7 @@ from mcpx.core.servers.passthrough.messages import (
 )
 from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import SUBSCRIPTION_ID_META_KEY, MCPError
 
 MAX_NAMED: Final = 1024
 STANDING: Final = frozenset({"subscriptions/listen"})

@@ -15,9 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from mcp import MCPError
-from mcp.shared.dispatcher import coerce_request_id
-from mcp_types import INTERNAL_ERROR, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 
 from mcpx.core.catalog.lists import TOOLS
 from mcpx.core.config import ServerConfig
@@ -43,7 +40,14 @@ from mcpx.core.servers.relay.clients import LOG
 from mcpx.core.servers.transport.exchange import StreamLeft
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.envelope import (
+    INTERNAL_ERROR,
+    LOG_LEVEL_META_KEY,
+    METHOD_NOT_FOUND,
+    MCPError,
+    RequestId,
+    coerce_request_id,
+)
 from mcpx.core.wire.outgoing import ConnectionEnded, settling
 from mcpx.core.wire.outgoing import OnAnswer as OnRawAnswer
 from mcpx.errors import CallError

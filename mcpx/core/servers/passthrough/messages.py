@@ -6,10 +6,9 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from mcp import MCPError
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import SUBSCRIPTION_ID_META_KEY, MCPError
 from mcpx.core.wire.intake import INTAKE, LARGE_BYTES
 from mcpx.core.wire.outgoing import PeerError
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 import structlog
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION
 from msgspec.structs import replace
 
@@ -35,6 +34,7 @@ from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.upkeep import Upkeep
 from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase
 

@@ -17,14 +17,11 @@ answer. A form or link says which server it is of (`mcpx.core.policy.server_ques
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
 import structlog
-from mcp import MCPError
-from mcp.shared.dispatcher import DispatchContext, coerce_request_id
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.policy.server_questions import presented
@@ -43,7 +40,18 @@ from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.envelope import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    REQUEST_TIMEOUT,
+    MCPError,
+    RequestId,
+    coerce_request_id,
+)
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import DispatchContext
 
 log = structlog.get_logger()
 

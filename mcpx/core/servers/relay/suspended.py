@@ -16,8 +16,6 @@ from collections import deque
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import REQUEST_TIMEOUT
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.protocol.context import ELICITATION, InputAnswers
@@ -25,7 +23,7 @@ from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.rendering.result_reading import made_here
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.in_flight import InFlight
-from mcpx.core.wire.envelope import Bytes
+from mcpx.core.wire.envelope import REQUEST_TIMEOUT, Bytes, MCPError
 from mcpx.errors import CallError, Code
 
 PREFIX: Final = "mcpx-held-"

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import mcp_types as types
-from mcp import MCPError
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-)
+import msgspec
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
     MODERN_PROTOCOL_VERSIONS,
 )
-from pydantic import BaseModel, ValidationError
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.servers.call_errors import NotMCP
+from mcpx.core.wire.envelope import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
 
 _FEATURES: Final = {
     "tools": ("listChanged",),
@@ -36,102 +37,107 @@ _FEATURES: Final = {
 }
 
 
-Greeting = types.InitializeResult | types.DiscoverResult
-"""The server's half of a greeting."""
+class ServerInfo(msgspec.Struct, frozen=True):
+    """A server's name, title and version for itself; a name or version that it does not say is ""."""
+
+    name: str = ""
+    version: str = ""
+    title: str | None = None
+
+
+class Greeting(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's half of a greeting: the revision that was agreed on, and what it says of itself."""
+
+    version: str
+    modern: bool
+    capabilities: JSON
+    info: ServerInfo | None
+    instructions: str | None
+
 
 # --- what is said
 
 
-def initialize_params(client: types.Implementation, capabilities: types.ClientCapabilities) -> JSON:
-    """The parameters of `initialize`."""
-    version = LATEST_HANDSHAKE_VERSION
-    params = types.InitializeRequestParams(
-        protocol_version=version, capabilities=capabilities, client_info=client
-    )
-    return _sent(params)
+def initialize_params(client: JSON, capabilities: JSON) -> JSON:
+    """The parameters of `initialize`; `client` is what MCPX says of itself."""
+    return {
+        "protocolVersion": LATEST_HANDSHAKE_VERSION,
+        "capabilities": capabilities,
+        "clientInfo": client,
+    }
 
 
-def discover_params(
-    client: types.Implementation, capabilities: types.ClientCapabilities, version: str
-) -> JSON:
-    """The parameters of `server/discover` in that revision."""
+def discover_params(client: JSON, capabilities: JSON, version: str) -> JSON:
+    """The parameters of `server/discover` in that revision; their `_meta` comes with every request of it."""
     meta = {
         PROTOCOL_VERSION_META_KEY: version,
-        CLIENT_INFO_META_KEY: _sent(client),
-        CLIENT_CAPABILITIES_META_KEY: _sent(capabilities),
+        CLIENT_INFO_META_KEY: client,
+        CLIENT_CAPABILITIES_META_KEY: capabilities,
     }
     return {"_meta": meta}
-
-
-def _sent(model: BaseModel) -> JSON:
-    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 # --- what is answered
 
 
-def read_initialize(raw: JSON) -> types.InitializeResult:
+def read_initialize(raw: JSON) -> Greeting:
     """Read the result of `initialize`.
 
     Raises:
         RuntimeError: It names a revision that is not known.
-        ValidationError: It is not such a result.
+        NotMCP: It is not such a result.
     """
-    try:
-        result = types.InitializeResult.model_validate(raw, by_name=False)
-    except ValidationError:
-        result = types.InitializeResult.model_validate(_plain_initialize(raw), by_name=False)
-    if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
-    return result
+    version = raw.get("protocolVersion")
+    if not isinstance(version, str):
+        raise NotMCP("protocolVersion: a string is required")
+    if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        raise RuntimeError(f"the server speaks an unknown revision: {version[:100]}")
+    return Greeting(
+        version=version,
+        modern=False,
+        capabilities=_capabilities(raw.get("capabilities")),
+        info=_server_info(raw.get("serverInfo")),
+        instructions=_text(raw, "instructions"),
+    )
 
 
 def shared_version(error: MCPError) -> str | None:
     """The newest revision of 2026-07-28 or later that a refusal names, if we know it."""
-    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.error.data, dict):
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.data, dict):
         return None
-    named = error.error.data.get("supported")
+    named = error.data.get("supported")
     shared = [each for each in MODERN_PROTOCOL_VERSIONS if each in (named if isinstance(named, list) else ())]
     return shared[-1] if shared else None
 
 
-def read_discover(raw: JSON) -> types.DiscoverResult:
+def read_discover(raw: JSON) -> Greeting:
     """Read the result of `server/discover`.
 
     Raises:
         RuntimeError: It names no revision of that era that is known.
-        ValidationError: It is not such a result.
+        NotMCP: It is not such a result.
     """
-    try:
-        result = types.DiscoverResult.model_validate(raw, by_name=False)
-    except ValidationError:
-        result = types.DiscoverResult.model_validate(_plain_discover(raw), by_name=False)
-    if LATEST_MODERN_VERSION not in result.supported_versions:
-        shown = ", ".join(result.supported_versions)[:100]
-        raise RuntimeError(f"the server speaks unknown revisions: {shown}")
-    return result
+    given, meta = raw.get("supportedVersions"), raw.get("_meta")
+    if not isinstance(given, list):
+        raise NotMCP("supportedVersions: a list is required")
+    versions = [each for each in given if isinstance(each, str)]
+    shared = [each for each in MODERN_PROTOCOL_VERSIONS if each in versions]
+    if LATEST_MODERN_VERSION not in shared:
+        raise RuntimeError(f"the server speaks unknown revisions: {', '.join(versions)[:100]}")
+    about = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+    named = isinstance(about, dict) and isinstance(about.get("name"), str)
+    return Greeting(
+        version=shared[-1],
+        modern=True,
+        capabilities=_capabilities(raw.get("capabilities")),
+        info=_server_info(about) if named else None,
+        instructions=_text(raw, "instructions"),
+    )
 
 
-def _plain_initialize(raw: JSON) -> JSON:
-    """The result without its odd members; a missing version stays missing."""
-    return {
-        **_texts(raw, "protocolVersion", "instructions"),
-        "capabilities": _capabilities(raw.get("capabilities")),
-        "serverInfo": _server_info(raw.get("serverInfo")),
-    }
-
-
-def _plain_discover(raw: JSON) -> JSON:
-    """The result without its odd members; missing versions stay missing."""
-    plain = {**_texts(raw, "instructions"), "capabilities": _capabilities(raw.get("capabilities"))}
-    versions, meta = raw.get("supportedVersions"), raw.get("_meta")
-    if isinstance(versions, list):
-        plain["supportedVersions"] = [each for each in versions if isinstance(each, str)]
-    return plain | ({"_meta": meta} if isinstance(meta, dict) else {})
-
-
-def _texts(raw: JSON, *names: str) -> JSON:
-    return {name: raw[name] for name in names if isinstance(raw.get(name), str)}
+def _text(raw: JSON, name: str) -> str | None:
+    value = raw.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _capabilities(value: Any) -> JSON:
@@ -143,8 +149,11 @@ def _capabilities(value: Any) -> JSON:
         for feature, flags in _FEATURES.items()
         if value.get(feature) is not None and value[feature] is not False
     }
-    if isinstance(extensions := value.get("extensions"), dict):
-        found["extensions"] = {name: each for name, each in extensions.items() if isinstance(each, dict)}
+    for named in ("extensions", "experimental"):
+        if isinstance(given := value.get(named), dict):
+            found[named] = {name: each for name, each in given.items() if isinstance(each, dict)}
+    if isinstance(tasks := value.get("tasks"), dict):
+        found["tasks"] = tasks
     return found
 
 
@@ -154,6 +163,6 @@ def _flags(value: Any, flags: tuple[str, ...]) -> JSON:
     return {flag: value[flag] for flag in flags if isinstance(value.get(flag), bool)}
 
 
-def _server_info(value: Any) -> JSON:
+def _server_info(value: Any) -> ServerInfo:
     info = value if isinstance(value, dict) else {}
-    return {"name": "", "version": "", **_texts(info, "name", "title", "version")}
+    return ServerInfo(_text(info, "name") or "", _text(info, "version") or "", _text(info, "title"))

@@ -14,16 +14,15 @@ from typing import Final
 
 import anyio
 import structlog
-from mcp import MCPError
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
-from pydantic import ValidationError
 
 from mcpx.core.config import Era, Http, Placed, ServerConfig, Stdio
+from mcpx.core.servers.call_errors import NotMCP
 from mcpx.core.servers.causes import EraRefused, NoAnswer
+from mcpx.core.servers.session.client_session import PassingSession
 from mcpx.core.servers.session.greeting import Greeting
-from mcpx.core.servers.session.sdk_session import PassingSession
 from mcpx.core.servers.transport.exchange import CLIENT_ERRORS, Refused, failure_of
 from mcpx.core.servers.transport.link import ConnectionLost, Link
+from mcpx.core.wire.envelope import UNSUPPORTED_PROTOCOL_VERSION, MCPError
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -56,7 +55,7 @@ class Handshake:
             EraRefused: It does not agree to the only era that it was asked in.
             MCPError: It refused the session, or the connection ended.
             RuntimeError: It names a revision that is not known.
-            ValidationError: Its answer is none.
+            NotMCP: Its answer is none.
         """
         try:
             await self._ask_all(session, link)
@@ -76,7 +75,7 @@ class Handshake:
         if self._greeting is None:
             raise self._failure()
         await session.accept(self._greeting)
-        self.agreed = "modern" if isinstance(self._greeting, DiscoverResult) else "handshake"
+        self.agreed = "modern" if self._greeting.modern else "handshake"
         self.refused.discard(self.agreed)
 
     async def _ask(
@@ -86,7 +85,7 @@ class Handshake:
         ask = session.request_discover if era == "modern" else session.request_initialize
         try:
             greeting = await ask()
-        except (MCPError, RuntimeError, ValidationError) as error:
+        except (MCPError, RuntimeError, NotMCP) as error:
             if session.ended:
                 self._closed = error
             elif _is_refusal(error):

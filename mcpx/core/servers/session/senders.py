@@ -13,25 +13,25 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 import anyio
-import mcp_types
 import msgspec
 import structlog
-from mcp import ClientSession, MCPError
-from mcp_types import (
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.protocol.context import Caller, most_verbose
+from mcpx.core.protocol.requests import CallTool, OnProgress, Request
+from mcpx.core.servers.in_flight import Sent
+from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.session.client_session import PassingSession
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
+    Bytes,
+    MCPError,
 )
-
-from mcpx.core.protocol.context import Caller, most_verbose
-from mcpx.core.protocol.requests import CallTool, OnProgress, Request
-from mcpx.core.servers.in_flight import Sent
-from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.servers.session.sdk_session import PassingSession
-from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
 
@@ -47,13 +47,12 @@ class LogLevelSync:
     def __init__(
         self, server: str, client: PassingSession, wire: WireDispatcher, clients: ConnectedClients
     ) -> None:
-        can = client.server_capabilities
-        self._handshake = client.discover_result is None
+        self._handshake = not client.modern
         self._server = server
         self._client = client
         self._wire = wire
         self._clients = clients
-        self.has_level = self._handshake and can is not None and can.logging is not None
+        self.has_level = self._handshake and "logging" in client.server_capabilities
         """True if the server accepts a log level for its whole session."""
         self._level: str | None = None
         self._roots = clients.roots_version
@@ -113,13 +112,13 @@ class WireSender:
     def __init__(
         self,
         wire: WireDispatcher,
-        session: ClientSession,
-        client: mcp_types.Implementation,
+        session: PassingSession,
+        client: JSON,
         log_level: LogLevelSync,
     ) -> None:
         self._outgoing = wire.outgoing
         self._log_level = log_level
-        self._modern = None if session.discover_result is None else _ModernMeta(session, client)
+        self._modern = _ModernMeta(session, client) if session.modern else None
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         outgoing, modern = self._outgoing, self._modern
@@ -148,10 +147,10 @@ class _ModernMeta:
     They name the protocol version, MCPX, the capabilities of the client behind the request and its log level.
     """
 
-    def __init__(self, session: ClientSession, client: mcp_types.Implementation) -> None:
+    def __init__(self, session: PassingSession, client: JSON) -> None:
         members = {
             PROTOCOL_VERSION_META_KEY: session.protocol_version,
-            CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
+            CLIENT_INFO_META_KEY: client,
         }
         self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
         self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()

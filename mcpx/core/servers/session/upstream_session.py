@@ -1,4 +1,4 @@
-"""One session with an upstream server: the SDK's client session over a link.
+"""One session with an upstream server: a client session (`PassingSession`) over a link.
 
 `open_session` connects and shakes hands; it must be entered and left in one task. The session knows which
 protocol era the server speaks and notices changed lists in either: by notifications before 2026-07-28, from
@@ -13,25 +13,22 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import mcp_types
 import structlog
-from mcp import MCPError
-from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
+from mcpx.core.catalog.model import JSON
 from mcpx.core.config import CallLimits, ServerConfig, redactor_of
 from mcpx.core.servers.accounts import Authorizer
 from mcpx.core.servers.call_errors import ends_session
 from mcpx.core.servers.causes import EraRefused, NoAnswer, Unhealthy
 from mcpx.core.servers.relay.session_relay import SessionRelay
+from mcpx.core.servers.session.client_session import PassingSession, SubscriptionLost
 from mcpx.core.servers.session.handshake import Handshake
-from mcpx.core.servers.session.sdk_session import PassingSession
 from mcpx.core.servers.session.senders import LogLevelSync, Sender, WireSender
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.exchange import failure_of
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.transport.placement import Placing
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import leaves
 from mcpx.version import __version__
 from supervisors import Signal
@@ -40,7 +37,8 @@ if TYPE_CHECKING:
     from mcpx.core.servers.transport.program import Program
 
 log = structlog.get_logger()
-CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
+CLIENT_INFO: Final[JSON] = {"name": "mcpx", "title": "MCPX", "version": __version__}
+LISTS: Final = ("prompts", "resources", "tools")
 LISTEN_RETRY_DELAY_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
 LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the delay
 MAX_LISTEN_RETRY_DELAY_S: Final = 60.0
@@ -75,7 +73,7 @@ class UpstreamSession:
     @property
     def modern(self) -> bool:
         """True if the server speaks the 2026-07-28 revision."""
-        return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return self.client.modern
 
     def sender(self) -> Sender:
         """The sender for calls."""
@@ -83,24 +81,13 @@ class UpstreamSession:
 
     async def listen(self) -> None:
         """Watch for changed lists of a 2026-07-28 server, for as long as the session lives."""
-        can = self.client.server_capabilities or mcp_types.ServerCapabilities()
-        tools = bool(can.tools and can.tools.list_changed)
-        resources = bool(can.resources and can.resources.list_changed)
-        prompts = bool(can.prompts and can.prompts.list_changed)
+        can = self.client.server_capabilities
+        wanted = {f"{kind}ListChanged": True for kind in LISTS if can.get(kind, {}).get("listChanged")}
         pause = LISTEN_RETRY_DELAY_S
-        while self.modern and (tools or resources or prompts):
+        while self.modern and wanted:
             began = anyio.current_time()
-            try:
-                async with listen(
-                    self.client,
-                    tools_list_changed=tools,
-                    resources_list_changed=resources,
-                    prompts_list_changed=prompts,
-                ) as subscription:
-                    async for _event in subscription:
-                        self._changes.set()
-            except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
-                pass
+            with suppress(SubscriptionLost, MCPError):
+                await self.client.listen(wanted, on_open=lambda _agreed: None)
             steady = anyio.current_time() - began >= LISTEN_STEADY_S
             pause = LISTEN_RETRY_DELAY_S if steady else min(2 * pause, MAX_LISTEN_RETRY_DELAY_S)
             await anyio.sleep(pause)
@@ -131,11 +118,9 @@ class UpstreamSession:
         self.link.note_descendants()
         try:
             if self.modern:
-                await self.client.send_discover(LATEST_MODERN_VERSION)
+                await self.client.discover()
             else:
                 await self.client.ask_raw("ping", None)
-        except ValidationError:
-            pass  # an odd answer is a sign of life
         except MCPError as error:
             failure = failure_of(error)
             if failure is None:
@@ -196,7 +181,7 @@ async def open_session(
                     on_change=changes.set,
                     on_updated=on_updated,
                 )
-                async with client, anyio.create_task_group() as tasks:
+                async with client.running(), anyio.create_task_group() as tasks:
                     if on_long_start is not None and link.pid is not None:
                         tasks.start_soon(_be_patient, link, scope, limits, on_long_start)
                     await link.await_listener()

@@ -12,11 +12,10 @@ from http import HTTPStatus
 from typing import Final
 
 import anyio
-from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import CONNECTION_CLOSED, INTERNAL_ERROR, MCPError
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 LOOKS: Final = 10  # at whether a program listens, in as long as it was waited for

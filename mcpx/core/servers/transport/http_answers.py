@@ -9,14 +9,13 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
-from mcp import MCPError
 
 from mcpx.core.servers.transport.exchange import Refused
 from mcpx.core.servers.transport.http_connection import Head
 from mcpx.core.text import cut
 from mcpx.core.wire import envelope, malformed
 from mcpx.core.wire.enclosed import one_line
-from mcpx.core.wire.envelope import RequestId, RPCError, RPCMessage
+from mcpx.core.wire.envelope import MCPError, RequestId, RPCError, RPCMessage
 from mcpx.core.wire.intake import INTAKE, LARGE_BYTES, LargeMessage
 from mcpx.core.wire.lines import KEPT_BYTES, TooLong
 from mcpx.core.wire.malformed import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers

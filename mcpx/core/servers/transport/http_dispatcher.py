@@ -23,8 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from mcp.shared.dispatcher import CallOptions, coerce_request_id
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.servers.transport import http_posts
@@ -39,7 +38,7 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.channel import DIRTY, TURN, Channel, flush_all
 from mcpx.core.wire.dispatcher import NO_HEADERS, WireDispatcher
 from mcpx.core.wire.enclosed import one_line
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import MCP_PROTOCOL_VERSION_HEADER, Bytes, RequestId, coerce_request_id
 from mcpx.core.wire.lines import Line
 from mcpx.core.wire.outgoing import (
     ConnectionEnded,

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import anyio
 import msgspec
 import pytest
-from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.core.calls.sign_in_links import SignInLinks
@@ -17,6 +16,7 @@ from mcpx.core.protocol.context import ClientId, InputAnswers, read_capabilities
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, answer_to_link, without_link
 from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.oauth.errors import Problem, SignInError
 

@@ -12,7 +12,6 @@ from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import INSPECT, MCPX, OTHERS, RESOURCES
 from mcpx.core.gateway.offer import note_listing
-from mcpx.core.gateway.tools import handler
 from mcpx.core.gateway.tools.handler import MeteredCall
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.telemetry.metrics import Activity
@@ -28,15 +27,16 @@ def result(words):
 class Served:
     """A hub with a meter, and answers that are noted in it."""
 
-    def __init__(self, monkeypatch):
-        monkeypatch.setattr(handler, "client_name", lambda session: session.name)
+    def __init__(self):
         log = ToolInfo(server_name="git", name="log", input_schema={})
         self.upstreams = {"git": SimpleNamespace(catalogue=Catalogue(generation=1, tools={"log": log}))}
         self.meter = Meter(self.upstreams, Activity())
 
     def ctx(self, name="exec", arguments=None):
         params = {"name": name, "arguments": arguments}
-        return SimpleNamespace(params=params, session=SimpleNamespace(name="c"))
+        return SimpleNamespace(
+            params=params, session=SimpleNamespace(_connection=SimpleNamespace(client_name="c"))
+        )
 
     def answer(self, request, answer, *, raw=None, name="exec", arguments=None):
         call = MeteredCall(self, self.ctx(name, arguments))
@@ -54,8 +54,8 @@ class Served:
 
 
 @pytest.fixture
-def served(monkeypatch):
-    return Served(monkeypatch)
+def served():
+    return Served()
 
 
 async def test_a_call_is_counted_by_the_request_that_was_made_of_it(served):

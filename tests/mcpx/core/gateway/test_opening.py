@@ -230,10 +230,14 @@ main()
 """
 UNWANTED = {
     "click",
+    "mcp.client.session",
+    "mcp.server.connection",
     "mcp.server.lowlevel.server",
     "mcp.server.runner",
+    "mcp_types._types",
     "mcp_types._v2025_11_25",
     "mcp_types._v2026_07_28",
+    "pydantic",
     "python_multipart",
     "sse_starlette",
     "starlette",

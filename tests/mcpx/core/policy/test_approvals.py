@@ -10,7 +10,6 @@ from contextlib import suppress
 import anyio
 import msgspec
 import pytest
-from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.core.config.per_server import ToolRules
@@ -19,6 +18,7 @@ from mcpx.core.policy.pin_review import Agreed
 from mcpx.core.protocol.context import SESSIONLESS, ClientId
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, Code
 from supervisors import Reply
 from tests.mcpx.core.policy.agreeing import Person, open_call_site, said

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from mcp import MCPError
 
 from mcpx.core.policy.approval_form import CallShown, form
 from mcpx.core.policy.asked_arguments import Arguments
 from mcpx.core.policy.server_questions import presented
+from mcpx.core.wire.envelope import MCPError
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mcp import MCPError
 
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.transport.exchange import Refused
+from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError, Code, Outcome
 
 

@@ -6,10 +6,10 @@ import math
 
 import anyio
 import pytest
-from mcp import MCPError
 
 from mcpx.core.config import HealthCheck
 from mcpx.core.servers.health import Health
+from mcpx.core.wire.envelope import MCPError
 from supervisors import Signal
 from supervisors.testing import virtual_backends
 

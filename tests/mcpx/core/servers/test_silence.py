@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.core.servers.causes import Unhealthy
 from mcpx.core.servers.silence import SOON_S, WAITED_S, Manner, Manners, Silence
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, Refused
+from mcpx.core.wire.envelope import MCPError
 from supervisors.testing import virtual_backends
 
 AFTER_S, TIMEOUT_S = 15.0, 5.0

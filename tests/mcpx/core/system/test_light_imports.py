@@ -48,7 +48,7 @@ print(json.dumps({{name: offers(name) for name in {sorted(PACKAGES)}}}))
 def said_by(program, *arguments, **environ):
     run = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env={**os.environ, **environ},
+        env={**os.environ, "PYTHONHASHSEED": "0", **environ},  # sets are shown in one order
         capture_output=True,
         text=True,
         check=True,
@@ -64,7 +64,9 @@ UNWANTED = {
     "mcp.client.auth",
     "mcp.client.client",
     "mcp.server.mcpserver",
+    "mcp_types._types",
     "prometheus_client",
+    "pydantic",
     "opentelemetry.sdk",
     "rich",
     "uvicorn",

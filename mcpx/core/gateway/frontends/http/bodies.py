@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from mcp_types import INVALID_REQUEST
 
 from mcpx.core.gateway.frontends.http.exchange import JSON
 from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import batch, envelope, malformed
-from mcpx.core.wire.envelope import RPCMessage
+from mcpx.core.wire.envelope import INVALID_REQUEST, RPCMessage
 from mcpx.core.wire.intake import LARGE_BYTES
 
 

@@ -18,12 +18,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from mcp_types import INTERNAL_ERROR
-
 from mcpx.core.gateway.frontends.http.exchange import EVENTS, HeaderPairs
 from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import INTERNAL_ERROR, Bytes, RequestId
 
 MAX_EVENTS: Final = 256  # kept of a session
 MAX_BYTES: Final = 16 << 20  # kept of a session

@@ -21,7 +21,6 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import msgspec
-from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.gateway.frontends.http.exchange import (
     COMMENT,
@@ -38,7 +37,7 @@ from mcpx.core.gateway.frontends.http.exchange import (
 from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire import envelope
 from mcpx.core.wire.channel import Channel
-from mcpx.core.wire.envelope import Bytes
+from mcpx.core.wire.envelope import INTERNAL_ERROR, Bytes
 from mcpx.errors import Code, Outcome
 
 Address = tuple[str, int]

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import NoBackChannelError
-from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.gateway.frontends.http.events import SessionEvents, Stream
 from mcpx.core.gateway.frontends.http.exchange import JSON, PEERS, HeaderPairs
@@ -22,7 +20,7 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import Batch
 from mcpx.core.wire.dispatcher import LOSSY
 from mcpx.core.wire.enclosed import encode_restored
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import INTERNAL_ERROR, Bytes, NoBackChannelError, RequestId
 from mcpx.core.wire.outgoing import Outgoing, decode_result
 from mcpx.errors import Code, Outcome
 

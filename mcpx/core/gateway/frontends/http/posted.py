@@ -20,7 +20,6 @@ import anyio
 import anyio.abc
 import msgspec
 from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
 from mcpx.core.gateway.frontends.http.events import KeptEvents, Ticker
@@ -28,7 +27,7 @@ from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import LOSSY
 from mcpx.core.wire.enclosed import encode_restored
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import Bytes, NoBackChannelError, RequestId
 from mcpx.core.wire.incoming import contained
 from mcpx.core.wire.outgoing import Outgoing
 

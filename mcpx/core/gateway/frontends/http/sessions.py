@@ -19,7 +19,6 @@ from uuid import uuid4
 import anyio.lowlevel
 import msgspec
 import structlog
-from mcp_types import INTERNAL_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from mcpx.core.gateway.clients.identity import Bearer
@@ -32,7 +31,7 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import takes_long, work_of
 from mcpx.core.wire import batch, envelope, malformed
 from mcpx.core.wire.batch import Batch
-from mcpx.core.wire.envelope import RPCMessage
+from mcpx.core.wire.envelope import INTERNAL_ERROR, RPCMessage
 from mcpx.core.wire.incoming import FAILED, spellings
 from mcpx.core.wire.intake import LARGE_BYTES
 

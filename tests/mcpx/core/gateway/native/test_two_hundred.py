@@ -10,9 +10,10 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.server.connection import Connection
 
+from mcpx.core.gateway.clients.identity import Connection
 from mcpx.core.gateway.clients.subscribers import ResourceTarget
+from mcpx.core.protocol.context import ClientId
 from tests.mcpx.core.gateway.native.connecting import Gateway, entry, open_gateway
 from tests.mcpx.scripted import PATIENCE_S, config_of
 from tests.mcpx.serving import ENVELOPE, LEGACY
@@ -118,13 +119,12 @@ async def test_two_hundred_subscribers_are_one_subscription_upstream(era, ears):
 
 
 class Deaf:
-    """A session whose client takes nothing; the SDK's `ServerSession`, as far as it is used."""
+    """The way to a client that takes nothing."""
 
     def __init__(self) -> None:
-        self._connection = Connection.from_envelope(LEGACY, None, None)
         self.tried = anyio.Event()
 
-    async def send_resource_updated(self, _uri: str) -> None:
+    async def notify(self, *_notification: object) -> None:
         self.tried.set()
         await anyio.sleep_forever()
 
@@ -133,11 +133,12 @@ async def test_a_client_that_takes_nothing_holds_up_nobody(ears):
     async with open_gateway(config_of({"a": entry("both", ears)})) as mcpx, mcpx.connect() as end:
         upstream, deaf, other = mcpx.hub.upstreams["a"], Deaf(), Line(end)
         target = ResourceTarget(upstream, "note:///full", URI, str)
-        await mcpx.clients.subscribers.subscribe(deaf, target, b"")
+        connection = Connection(deaf, ClientId(), "stdio")
+        await mcpx.clients.subscribers.subscribe(connection, target, b"")
         with anyio.fail_after(PATIENCE_S):
             await other.subscribe("handshake")
             slowest = max([await updated(mcpx, [other], str(number)) for number in range(20)])
             await deaf.tried.wait()
         assert slowest < 1.0  # far below the five seconds that the deaf one is given
-        await deaf._connection.exit_stack.aclose()
+        await connection.close()
         assert len(mcpx.clients.subscribers) == 1

@@ -19,8 +19,7 @@ QUERY = QueryTool(is_read_only, open_world=True)
 
 def listed(budget, limit=None, query=None):
     """The tools as they go out."""
-    made = tools(describe(corpus(), budget=budget, limit=limit, query=query))
-    return [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in made]
+    return tools(describe(corpus(), budget=budget, limit=limit, query=query))
 
 
 def cost(value):

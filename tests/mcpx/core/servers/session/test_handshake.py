@@ -11,11 +11,11 @@ import os
 import signal
 
 import pytest
-from mcp import MCPError
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.servers.session import handshake as handshakes
 from mcpx.core.servers.session.greeting import shared_version
+from mcpx.core.wire.envelope import MCPError
 from tests.mcpx.core.servers.raw import ABOUT, heard, initialize, raw_server, refusal, result
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,6 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
-from mcp import MCPError
 
 from mcpx.core.config import Http, Sse
 from mcpx.core.servers.transport import http_dispatcher, http_pool, http_posts
@@ -29,6 +28,7 @@ from mcpx.core.servers.transport.exchange import (
 )
 from mcpx.core.servers.transport.http_dispatcher import MAX_NOTIFICATIONS
 from mcpx.core.servers.transport.link import Hooks
+from mcpx.core.wire.envelope import MCPError
 from mcpx.core.wire.outgoing import ResponseTooLarge
 from tests.mcpx.core.servers.transport.scripted_http import serving
 from tests.mcpx.core.servers.transport.test_http_network import Tokens, wants_fresh
