@@ -48,6 +48,7 @@ from mcpx.core.protocol.requests import Watched
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.metrics import Activity
 from mcpx.core.text import cut, one_line, visible
+from mcpx.core.wire.channel import TURN, after_turn
 
 WINDOW_S: Final = 0.25
 SAMPLES: Final = 32  # calls of one tool and client that are looked at in a window
@@ -122,6 +123,10 @@ class _Row:
         return self._large
 
 
+Sample = tuple[_Row, msgspec.Raw | bytes, Pieces]
+"""An answer that is looked at: the row that it counts in, as it came, and as the client gets it."""
+
+
 class ClientMeter:
     """Counts the calls of the clients of one name."""
 
@@ -146,9 +151,15 @@ class ClientMeter:
         if len(raw) > LARGE_BYTES:
             row = row.of_large()
         row.answers += 1
-        cost = self._meter.sample(row, raw, pieces) if row.sampled < row.samples else None
-        if self._meter.watch is not None and request is not None and request.context.watched is not None:
-            self._meter.watch.answered(request.context.watched, raw, pieces, cost)
+        meter, cost = self._meter, None
+        if row.sampled < row.samples:
+            row.sampled += 1
+            if TURN.is_open and meter.watch is None:
+                meter.after_answers((row, raw, pieces))
+            else:
+                cost = meter.sample(row, raw, pieces)
+        if meter.watch is not None and request is not None and request.context.watched is not None:
+            meter.watch.answered(request.context.watched, raw, pieces, cost)
 
     def row(self, server: str, tool: str) -> _Row:
         """Return the row that counts the calls of that tool."""
@@ -172,6 +183,7 @@ class Meter:
         self._clients: dict[str, ClientMeter] = {}
         self._questions: dict[Target, list[tuple[_Row, End]]] = {}  # the oldest first
         self._listed: list[_Row] = []
+        self._put_off: list[Record | Sample] = []  # until this turn's answers are written
         self._timer: asyncio.TimerHandle | None = None
         self._since_start = Totals()
         self._saved = Totals()
@@ -218,7 +230,13 @@ class Meter:
             contain(error, "meter")
 
     def ended(self, record: Record) -> None:
-        """Count its end."""
+        """Count its end, once its answer is written."""
+        if TURN.is_open:
+            self.after_answers(record)
+        else:
+            self._count_end(record)
+
+    def _count_end(self, record: Record) -> None:
         row = record.counted
         if row is None:
             return
@@ -233,6 +251,7 @@ class Meter:
 
     def asked(self, target: Target, end: End) -> None:
         """Note that a call that ended so was answered with a question."""
+        self._catch_up()
         self._keep_question(target, self._row_of(target), end)
 
     def _keep_question(self, target: Target, row: _Row, end: End) -> None:
@@ -242,6 +261,7 @@ class Meter:
 
     def goes_on(self, target: Target) -> None:
         """Take back the count of a call that ended with a question."""
+        self._catch_up()
         if not (known := self._questions.get(target)):
             return
         row, end = known.pop(0)
@@ -261,11 +281,25 @@ class Meter:
         """Look at one of the answers that are counted in this window. Returns its costs."""
         if not row.is_listed:
             self._list(row)
-        row.sampled += 1
         direct, spent = _costs(raw, pieces)
         row.direct += direct
         row.spent += spent
         return direct, spent
+
+    def after_answers(self, what: Record | Sample) -> None:
+        """Count the end of a call, or look at an answer, when the answers of this turn have been written."""
+        if not self._put_off:
+            after_turn(self._catch_up)
+        self._put_off.append(what)
+
+    def _catch_up(self) -> None:
+        if self._put_off:
+            put_off, self._put_off = self._put_off, []
+            for what in put_off:
+                if isinstance(what, tuple):
+                    self.sample(*what)
+                else:
+                    self._count_end(what)
 
     def _end_window(self) -> None:
         self._timer = None
@@ -280,6 +314,7 @@ class Meter:
             self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
 
     def _sum_window(self) -> None:
+        self._catch_up()
         rows, self._listed = self._listed, []
         for row in rows:
             self._add(row.client, row.server, row.tool, row.count())
