@@ -196,7 +196,7 @@ class SessionEvents:
         self._headers = EVENTS + headers
         self._kept = kept
         self._prefix = secrets.token_hex(4)  # so that an event of another session is unknown
-        self._events: OrderedDict[int, _Event] = OrderedDict()
+        self._events: dict[int, _Event] = {}  # the oldest first
         self._streams: dict[int, Stream] = {}
         self._standing: Stream | None = None
 
@@ -217,7 +217,7 @@ class SessionEvents:
         """The stream of what the server sends by itself."""
         if self._standing is None:
             self.last += 1
-            self._standing = self._streams[self.last] = Stream(self, self.last)
+            self._standing = Stream(self, self.last)
         return self._standing
 
     def listen(self, exchange: HttpExchange) -> bool:
@@ -237,7 +237,7 @@ class SessionEvents:
         number, _, last = position.partition("-")
         stream = None
         if prefix == self._prefix and _is_number(number) and _is_number(last):
-            stream = self._streams.get(int(number))
+            stream = next((each for each in self._all() if each.number == int(number)), None)
         if stream is None:
             exchange.end()
             return
@@ -252,11 +252,16 @@ class SessionEvents:
     @property
     def is_followed(self) -> bool:
         """True if a client has a stream open."""
-        return any(stream.exchange is not None for stream in self._streams.values())
+        return any(stream.exchange is not None for stream in self._all())
+
+    def _all(self) -> list[Stream]:
+        """List the streams; that of what the server sends by itself is the last, if there is one."""
+        streams = list(self._streams.values())
+        return streams if self._standing is None else [*streams, self._standing]
 
     def close(self) -> None:
         """End all streams, and keep nothing."""
-        for stream in list(self._streams.values()):
+        for stream in self._all():
             stream.detach()
         while self._events:
             self.drop_oldest()
@@ -282,7 +287,7 @@ class SessionEvents:
 
     def drop_oldest(self) -> None:
         """Keep the oldest message no longer."""
-        _, event = self._events.popitem(last=False)
+        event = self._events.pop(next(iter(self._events)))
         self.bytes -= event.size
         self._kept.discard(event)
         event.stream.kept -= 1

@@ -141,6 +141,8 @@ class Asked:
     `headers` are those of each response; `is_primed` once its revision has events without data.
     """
 
+    __slots__ = ("__weakref__", "_events", "_outgoing", "common", "headers", "is_primed", "open")
+
     def __init__(self, common: Common, headers: HeaderPairs) -> None:
         self.common = common
         self.headers = headers

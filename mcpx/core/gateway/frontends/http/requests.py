@@ -92,6 +92,9 @@ class Bodies:
         exchange.counted = 0
 
 
+_NO_PAIRS: Final[Pairs] = []  # of connections that wait for a request; never added to
+
+
 class RequestReader:
     """Reads the requests of one connection. After `stops` it takes nothing more."""
 
@@ -131,7 +134,7 @@ class RequestReader:
         self._parser: HttpRequestParser | None = None  # while there is something to read
         self._known: _Known | None = None
         self._target = b""
-        self._pairs: Pairs = []
+        self._pairs: Pairs = _NO_PAIRS
         self._head_bytes = 0  # of one that has not come in one piece
         self._body: bytes | bytearray = b""
 
@@ -177,6 +180,7 @@ class RequestReader:
         """Hold no more than is needed to wait for the next request, if nothing of it has come."""
         if self.part is None:
             self._parser = self._known = None
+            self._pairs = _NO_PAIRS
 
     def _is_known(self, data: bytes, before: bytes, behind: bytes, head: RequestHead) -> bool:
         """Take one whole request with a head that is known; False if it is anything else."""

@@ -88,6 +88,8 @@ class Service(Protocol):
 class Session(Asked):
     """One session. `end` takes it out of the endpoint's."""
 
+    __slots__ = ("_is_agreed", "_sessions", "bearer", "client", "id", "idle")
+
     def __init__(self, sessions: Sessions) -> None:
         self.id = uuid4().hex
         super().__init__(sessions.common, ((SESSION, self.id.encode()),))
