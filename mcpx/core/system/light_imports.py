@@ -194,13 +194,23 @@ class _LazyLoader(SourceFileLoader):
                 return list(self._names)
             if (home := self._names.get(name)) is None:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            with light_sdk():
-                found = import_module(home.module)
+            found = _imported(home.module)
             value = found if home.attribute is None else getattr(found, home.attribute)
             setattr(module, name, value)
             return value
 
         module.__getattr__ = get  # type: ignore[method-assign]
+
+
+def _imported(module: str) -> ModuleType:
+    """Import a module lightly, unless another thread is importing: it may wait for what this one imports."""
+    if module in sys.modules or not _importing.acquire(blocking=False):
+        return import_module(module)
+    try:
+        with light_sdk():
+            return import_module(module)
+    finally:
+        _importing.release()
 
 
 class _TellingLoader(SourceFileLoader):
