@@ -156,7 +156,7 @@ def show_help(ctx: click.Context, command: tuple[str, ...], *, every: bool) -> N
 @click.command(short_help="Print the version.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def version(*, as_json: bool) -> None:
-    """Print the version of MCPX; with --json also where it is, and what installed it out of what."""
+    """Print the version of MCPX; with --json also its location, and how and from where it was installed."""
     if as_json:
         print_json(installation())
     else:

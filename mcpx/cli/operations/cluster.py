@@ -145,8 +145,8 @@ def cluster() -> None:
 def start(*, config_path: str | None, address: str, allow_open: bool, as_json: bool) -> None:
     """Have the daemon join the cluster, and a node run on each of its machines; wait until they do.
 
-    All daemons of this configuration join it from now on, until mcpx cluster stop. A daemon that runs is
-    started again for that; attached clients stay connected. Exit code 1 if the cluster cannot be joined now:
+    All daemons of this configuration join it from now on, until mcpx cluster stop. A running daemon is
+    restarted; attached clients stay connected. Exit code 1 if the cluster cannot be joined now:
     the daemon keeps trying. A cluster whose Ray answers without a token is refused, because whoever reaches
     it, other users of its machines too, can run programs there and read what nodes are trusted by.
     """
@@ -232,7 +232,7 @@ def drain(node: str, wait: float, config_path: str | None) -> None:
 @with_config
 @click.argument("node")
 def undrain(node: str, config_path: str | None) -> None:
-    """Place servers on a node again that was drained."""
+    """Place servers on a drained node again."""
     answer = _ask(daemon_paths(config_path), "undrain", node)
     echo(f"{answer['node']} takes servers again")
 

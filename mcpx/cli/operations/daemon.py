@@ -125,7 +125,7 @@ def _stop_all() -> None:
 def list_running(*, config_path: str | None, as_json: bool) -> None:
     """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
-    Those with another MCPX_STATE_DIR are not seen.
+    Daemons with another MCPX_STATE_DIR are not listed.
     """
     rows = running_report(config_path)
     clean_up()
@@ -163,8 +163,8 @@ def restart(*, config_path: str | None, when_idle: bool) -> None:
 def status(*, config_path: str | None, as_json: bool) -> None:
     """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
 
-    PATH is where its servers' commands are found: that of your login shell, and what the program that started
-    the daemon had beyond it.
+    Its servers' commands are searched on PATH: your login shell's, followed by that of the program which
+    started the daemon.
     """
     paths = daemon_paths(config_path)
     answer = request(paths, {"mcpx": "status"})

@@ -168,9 +168,9 @@ def _show_not_started(config_path: str | None, names: set[str]) -> None:
 @click.argument("server", shell_complete=complete_server)
 @with_config
 def restart(server: str, config_path: str | None) -> None:
-    """End a SERVER of the daemon and start it again, whatever its state.
+    """Stop a SERVER of the daemon and start it again, in any state.
 
-    Exit code 1 if it does not get ready.
+    Exit code 1 if it does not become ready.
     """
     response = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_TIMEOUT_S)
     if response["state"].startswith(("ready", "asleep")):

@@ -238,8 +238,8 @@ def undo(
 ) -> None:
     """Take back what the last setup, import, install, uninstall, add, remove, enable or disable has changed.
 
-    Each file becomes what it was, byte for byte; said again, the change before is taken back. Where a file
-    was changed since, what the command changed is taken back, and the rest stays.
+    Each file is restored byte for byte. Run it again to undo the change before that. If a file was changed
+    since, only the command's own changes are undone.
     """
     if listed:
         _show_history(as_json=manner.as_json, files=files)

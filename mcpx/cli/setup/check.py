@@ -42,7 +42,7 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "note": "yellow"}
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--run-commands", is_flag=True, help="Run each ${cmd:...}, too, to see whether it works.")
 def check(*, config: str | None, config_path: str | None, as_json: bool, run_commands: bool) -> None:
-    """Check CONFIG: name all that is wrong or odd with it, and where, and the servers that it has.
+    """Check CONFIG: list its servers, and every mistake and oddity with its place.
 
     Starts no server, and runs no command of the file. Exit code 2 if there is a mistake: with one in its
     entry a server is not started, elsewhere the configuration cannot be used. Exit code 1 if a server needs

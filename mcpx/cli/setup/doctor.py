@@ -111,7 +111,7 @@ def doctor(
     timeout: float,
     manner: Manner,
 ) -> None:
-    """Examine everything: versions, configuration, servers, client files, daemon, service, machine.
+    """Check everything: versions, configuration, servers, client files, daemon, service, machine.
 
     Each server is started once, and each client's entry too, as the client does it; a daemon that does not
     run is started for that and ended again. Exit code 1 if anything is wrong; notes do not count.

@@ -313,8 +313,8 @@ def import_servers(
     """Write the servers of your AI clients into MCPX's configuration.
 
     Looks into the file of each CLIENT (claude-desktop, vscode, cursor, codex and so on), or of all that there
-    are. Equal servers of several clients become one, which is found by all of its names; what the
-    configuration has stays as it is. The clients' files are not changed: mcpx install --adopt does that. mcpx
+    are. Equal servers of several clients become one, which all of its names find; the configuration's
+    existing content stays unchanged. The clients' files are not changed: mcpx install --adopt does that. mcpx
     undo takes it back.
     """
     take_back_interrupted(manner)

@@ -249,7 +249,8 @@ def install(
 ) -> None:
     """Put MCPX into each CLIENT (claude-desktop, claude-code, cursor, vscode ...), or into all that are here.
 
-    A client's own command does it where it has one; else its file is edited, and everything else in it stays.
+    It uses the client's own command if there is one; otherwise it edits the client's file, and keeps the
+    rest.
     Copies of the files are kept: mcpx uninstall takes MCPX out again, mcpx undo takes back the last change.
     """
     take_back_interrupted(manner)
@@ -352,8 +353,8 @@ def uninstall(
 ) -> None:
     """Take MCPX out of each CLIENT, or of all that have it.
 
-    A file that is as MCPX left it becomes what it was, byte for byte, with the servers that were adopted from
-    it. Out of any other, what MCPX put in is taken, and the rest stays. MCPX's configuration is not touched.
+    A file that is as MCPX left it is restored byte for byte, with the servers that were adopted from it. From
+    any other file, only MCPX's own parts are removed. MCPX's configuration is not touched.
     """
     take_back_interrupted(manner)
     changes = history()

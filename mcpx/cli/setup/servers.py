@@ -117,7 +117,7 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
     \b
     mcpx add-json weather '{"command": "npx", "args": ["-y", "weather-mcp"]}'
 
-    With --replace, a value that MCPX showed as *** stays what it is.
+    With --replace, a value that MCPX showed as *** stays unchanged.
     """  # noqa: D301 - click's mark for lines that are not wrapped
     given = pasted_entry(sys.stdin.read() if entry == "-" else entry, name)
     given = with_secret(given, kept_secret(name)) if client_secret else given
@@ -159,7 +159,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
 def rename(*, old: str, new: str, **options: Any) -> None:
     """Give the server OLD the name NEW.
 
-    The old name stays as an alias: rules, profiles, and clients that still say it find the server by that.
+    The old name stays as an alias: rules, profiles and clients that still use it find the server.
     """
     from mcpx.setup.documents.configuration import renamed
 

@@ -139,7 +139,7 @@ def _show_merged(logs: list[Log], wanted: Selection, lines: int, *, as_json: boo
 def verify(ctx: click.Context, *, config_path: str | None, as_json: bool, merge: tuple[str, ...]) -> None:
     """Look for lines of the audit log that were changed or are missing; exits with 1 if there are any.
 
-    --merge: in the logs of other gateways too, in each on its own.
+    --merge: also verify the logs of other gateways, each separately.
     """
     given = (*(ctx.parent.params.get("merge", ()) if ctx.parent else ()), *merge)
     folder = _folder(config_path)

@@ -164,8 +164,8 @@ def login(
 ) -> None:
     """Sign in to the server NAME in your browser. MCPX keeps the sign-in fresh from then on.
 
-    Where the browser is on another computer: with --no-browser, open the address there, and paste the one
-    that it ends at, though it shows an error.
+    If the browser is on another computer, use --no-browser, open the address there, and paste the address at
+    which it ends, even if the browser shows an error.
     """
     if of_all == (name is not None):
         raise click.UsageError("name one server, or --all")
@@ -192,7 +192,7 @@ def login(
 @with_config
 @json_option
 def logout(*, name: str | None, of_all: bool, config_path: str | None, as_json: bool) -> None:
-    """Sign out of the server NAME: what MCPX was given is revoked where that is possible, and removed."""
+    """Sign out of the server NAME: revoke MCPX's tokens if possible, and remove them."""
     if of_all == (name is not None):
         raise click.UsageError("name one server, or --all")
     control = Control(config_path)

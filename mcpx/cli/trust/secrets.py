@@ -80,10 +80,10 @@ def new(
     config_path: str | None,
     as_json: bool,
 ) -> None:
-    """Make the token NAME and print it: this once, for MCPX keeps only its hash.
+    """Create the token NAME and print it, only once: MCPX keeps only its hash.
 
-    With --profile its clients are at that profile's endpoint, whether they connect to /mcp or to
-    /mcp/PROFILE; any other endpoint does not exist for them.
+    With --profile, its clients see only that profile, at /mcp and at /mcp/PROFILE; no other endpoint exists
+    for them.
     """
     if profile is not None:
         check_endpoint(Endpoint(profile=profile), load(config_file(config_path), resolve=False))
@@ -160,10 +160,10 @@ def secret() -> None:
 @with_config
 @json_option
 def set_secret(*, name: str, config_path: str | None, as_json: bool) -> None:
-    """Keep a secret under NAME, in place of another of that name.
+    """Store a secret under NAME, replacing any other of that name.
 
-    It is read from the terminal, unseen, or from standard input: never from the command line, which other
-    users can see.
+    It is read from the terminal without echo, or from standard input: never from the command line, which
+    other users can see.
     """
     _check(name)
     if sys.stdin.isatty():
