@@ -230,8 +230,7 @@ def definition(tool: ToolInfo, form: NativeForm) -> JSON:
     """An entry of `tools/list`."""
     name = native_name(tool.server_name, tool.name)
     entry = clean_texts(tool.to_protocol())
-    schema = mended(_taken_by_all(tool.input_schema), form.mends)
-    entry |= {"name": name, "inputSchema": schema}
+    entry |= {"name": name, "inputSchema": _mended(tool, form.mends)}
     if "texts" in form.mends:
         said = entry.get("description") or whole_name(tool.server_name, tool.name)
         is_long = form.chars is not None and len(said) > form.chars
@@ -246,6 +245,17 @@ def definition(tool: ToolInfo, form: NativeForm) -> JSON:
     else:
         entry.pop("outputSchema", None)
     return entry
+
+
+def _mended(tool: ToolInfo, mends: frozenset[Mend]) -> JSON:
+    """The schema of a tool with these mends, which is made once for as long as the tool is listed."""
+    schema = _taken_by_all(tool.input_schema)
+    if not mends:
+        return schema
+    kept: dict[frozenset[Mend], JSON] = tool.__dict__.setdefault("mended", {})
+    if mends not in kept:
+        kept[mends] = mended(schema, mends)
+    return kept[mends]
 
 
 LISTS: Final = {
