@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,7 @@ from mcpx.errors import CallError
 from supervisors import Abandoned, Reply
 
 Members = dict[str, msgspec.Raw]
+_UNFIT: Final = re.compile(r"[^\w.-]")
 
 
 def hidden_in(change: ToolChange, given: bytes | msgspec.Raw) -> list[str]:
@@ -94,7 +95,7 @@ def _without_fixed(change: ToolChange, project: str) -> Callable[[str], str] | N
     """
     redact = Redactor(secrets_filled(change.fixed))
     echoes = [
-        (_echo(name, with_project(value.text, project)), f"***{name}***")
+        (_echo(name, with_project(value.text, project)), f"***{_UNFIT.sub('_', name)}***")
         for name, value in _named(change.fixed)
         if not value.secrets or len(value.text) < MIN_SECRET_LEN
     ]
