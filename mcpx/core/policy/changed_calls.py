@@ -15,7 +15,7 @@ import msgspec
 
 from mcpx.core.catalog.model import JSON, ToolChange
 from mcpx.core.config.projects import in_need_of_project, with_project
-from mcpx.core.config.redaction import MIN_SECRET_LEN, Redactor
+from mcpx.core.config.redaction import Redactor
 from mcpx.core.config.server_config import Filled
 from mcpx.core.config.strings import secrets_filled
 from mcpx.core.policy.overrides import filled_in
@@ -97,9 +97,8 @@ def _without_fixed(change: ToolChange, project: str) -> Callable[[str], str] | N
     echoes = [
         (_echo(name, with_project(value.text, project)), f"***{_UNFIT.sub('_', name)}***")
         for name, value in _named(change.fixed)
-        if not value.secrets or len(value.text) < MIN_SECRET_LEN
     ]
-    if not (echoes or secrets_filled(change.fixed)):
+    if not echoes:
         return None
 
     def clean(text: str) -> str:

@@ -261,3 +261,13 @@ async def test_a_transparent_endpoint_shows_and_runs_the_servers_own(tmp_path):
         page = policy.shown_page(watch.hub.upstreams["s"].listed)
         assert list(page.tools) == ["search_all", "other"]
         assert page.tools["search_all"].change is None
+
+
+async def test_a_secret_too_short_to_be_told_from_words_is_kept_back_in_its_argument(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOUSE_TOKEN", "abc")
+    fixed = {"token": "Bearer ${HOUSE_TOKEN}", "root": "${HOUSE_TOKEN}"}
+    entry = server(tmp_path / "notes", overrides={"search_all": OVERRIDE | {"fixed": fixed}})
+    async with opened(entry) as line:
+        said = text_of(await line.ask(*exec_of("find")))
+    assert "abc" not in said
+    assert arrived(tmp_path / "notes")[0][1]["token"] == "Bearer abc"
