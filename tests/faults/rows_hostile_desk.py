@@ -239,7 +239,7 @@ async def program_forgets(on: Hostile) -> None:
 
 @faults.row("the program behind a URL is reached no more, and hangs")
 async def program_is_lost(on: Hostile) -> None:
-    health = {"health_check_interval": 0.3, "health_check_timeout": 0.2}
+    health = {"health_check_interval": 0.3, "health_check_timeout": 1.0}
     await on.add(s=program(on, connect_timeout=1.0, queue_timeout=WAIT_S, **health))
     async with on.client() as client:
         on.answered(await client.exec("s", "deaf", {"seconds": 600}))
