@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Authorizer
     from mcpx.core.servers.transport.program import Program
 
-EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message
 LAST_OUTPUT_S: Final = 0.03  # after the exit: an answer written before it may still be in the pipe
 LAST_OUTPUT_TIMEOUT_S: Final = 0.5  # for one that left very much in the pipe
 LAST_OUTPUT_POLL_S: Final = 0.005
@@ -68,8 +67,7 @@ class StdioLink(Link):
     async def await_end_of_output(self) -> None:
         """Note the end of standard output as the loss."""
         await self._output_ended.wait()
-        with anyio.move_on_after(EXIT_CODE_WAIT_S):
-            await self._process.exited.wait()
+        await self._process.has_exited()
         self._note_exit()
 
     async def await_exit(self) -> None:

@@ -140,11 +140,12 @@ async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_proces
             async def first_call(client=client, codes=codes):
                 codes.append((await failure(watch, client)).code)
 
+            before = len(ears.of("started"))
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(first_call)
                 await soon(lambda: len(watch.hub.upstreams["s"].private))
                 if round_ % 2:
-                    await ears.hear("started", count=len(ears.of("started")) + 1)
+                    await ears.hear("started", count=before + 1)
                 watch.hub.client_left(client)
             assert codes == [Code.SERVER_UNAVAILABLE]
             await watch.until(lambda: watch.hub.supervisor.names() == ["s"])

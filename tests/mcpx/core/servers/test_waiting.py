@@ -20,6 +20,10 @@ pytestmark = pytest.mark.anyio
 
 FEW = {"restart": {**QUICK, "park_after": 2, "park_probe": 60}}
 
+counted = pytest.mark.linux(
+    "where a pipe does not tell what was read, what ends at once is started again, and asked otherwise"
+)
+
 
 @pytest.fixture
 def wanted(tmp_path):
@@ -86,6 +90,7 @@ async def test_while_it_is_away_its_catalogue_is_still_there(wanted):
         assert "echo" in info.tools
 
 
+@counted
 async def test_a_server_that_fails_too_often_is_parked_and_tried_once_for_the_calls_that_come(ears, tmp_path):
     async with one_server(ears, settings=FEW, wants=str(tmp_path / "nothing")) as watch:
         await watch.becomes(State.PARKED)
@@ -112,6 +117,7 @@ async def test_a_call_that_waits_when_it_is_parked_is_refused_then(wanted):
         assert "exited with code 3" in error.details["cause"]
 
 
+@counted
 async def test_a_parked_server_that_was_mended_answers_the_next_call(ears, tmp_path, monkeypatch):
     """Without the ten seconds in which a parked server is not tried for a caller's sake."""
     monkeypatch.setattr(
@@ -145,6 +151,7 @@ async def test_a_parked_server_is_probed_by_itself(tmp_path):
         await watch.becomes(State.READY)
 
 
+@counted
 async def test_a_call_ends_the_wait_for_the_next_attempt(ears, tmp_path):
     restart = {"initial": 60, "cap": 60}
     wanted = tmp_path / "wanted"
