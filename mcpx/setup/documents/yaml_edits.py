@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 
 from mcpx.core.text.jsonc import LINE_END, line_start
 from mcpx.setup.documents import DocumentError, begins_line, line_end_of, nested
@@ -267,9 +268,11 @@ def _compose(text: str) -> Any:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Turn the errors of the library into `DocumentError`."""
+    """Turn the errors of the library into `DocumentError`; YAML allows what it warns of: an anchor twice."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)
+            yield
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)

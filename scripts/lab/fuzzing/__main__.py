@@ -7,6 +7,7 @@ import hashlib
 import sys
 import tempfile
 import traceback
+import warnings
 from pathlib import Path
 
 from scripts.lab.fuzzing import texts, wire
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", type=Path, metavar="FILE", help="try this input alone")
     parser.add_argument("--list", action="store_true", help="print the targets")
     chosen = parser.parse_args(arguments)
+    warnings.simplefilter("error")  # as in the tests: nobody is to read what a library thinks of an input
     if unknown := [name for name in chosen.target if name not in TARGETS]:
         parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(TARGETS)}")
     targets = [TARGETS[name] for name in chosen.target or TARGETS]

@@ -6,10 +6,12 @@ What comes in pieces is fed whole and in pieces, and has to be read alike.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import socket
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -225,13 +227,23 @@ class _Transport(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-_LOOP: Final = asyncio.new_event_loop()
-_SOCKET: Final = socket.socket()
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
+
+
+@cache
+def _socket() -> socket.socket:
+    there = socket.socket()
+    atexit.register(there.close)
+    return there
 
 
 def check_responses(data: bytes) -> Hashable:
     """The same response whole, in pieces, and behind the same head; told in order, and to its end."""
-    return _LOOP.run_until_complete(_check_responses(data))
+    return _loop().run_until_complete(_check_responses(data))
 
 
 async def _check_responses(data: bytes) -> Hashable:
@@ -247,7 +259,7 @@ async def _check_responses(data: bytes) -> Hashable:
 
 def _response(responses: list[list[bytes]]) -> list[_Told]:
     """What is told of each response on one connection, for as long as it takes requests."""
-    transport = _Transport(_SOCKET)
+    transport = _Transport(_socket())
     connection = HttpConnection(lambda _: None, lambda _: None)
     connection.connection_made(transport)
     told = []

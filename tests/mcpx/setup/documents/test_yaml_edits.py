@@ -242,3 +242,9 @@ def test_what_an_alias_stands_for_is_not_changed_by_the_way() -> None:
     with pytest.raises(DocumentError):
         remove_member(shared, ("a",), "yaml")
     assert set_member(shared, ("b",), 2, "yaml") == b"a: &x\n  k: 1\nb: 2\n"
+
+
+def test_an_anchor_may_be_given_twice() -> None:
+    data = b"a: &x 1\nb: &x 2\nc: *x\ns: {}\n"
+    assert read(data, "yaml") == {"a": 1, "b": 2, "c": 2, "s": {}}
+    assert read(set_member(data, ("s", "n"), 1, "yaml"), "yaml")["s"] == {"n": 1}
