@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
@@ -21,6 +23,7 @@ from mcpx.cli.options import ARGUMENTS
 from mcpx.cli.printing import echo
 from mcpx.core.daemon.startup_report import report, take_starter
 from mcpx.errors import CallError, ConfigError, MCPXError, leaves
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,6 +34,12 @@ Section = Mapping[str, tuple[str, str]]
 """The commands of a section of the help by name: each its place, and what it does in a line."""
 HIDDEN: Final = frozenset({"list", "mcp", "reload"})
 """Commands that completion leaves out: others do the same."""
+_CURE: Final = re.compile(
+    r"(?:^|[ `(])(?:mcpx (?!command\b)[a-z]|(?:chmod|kill|rm|export|ray) |--[a-z]|MCPX_[A-Z])|try again"
+)
+"""Of a text: it names what to type, or an option or variable to set."""
+_PLACE: Final = re.compile(r"(?::\d+:\d+|: \$.*)$")
+_NO_SERVER: Final = re.compile(r"no server ", re.IGNORECASE)
 EVERY: Final = "mcpx.every"
 """Of the context's `meta`: whether the help is of all commands."""
 _AS_JSON: Final = "mcpx.as_json"
@@ -107,7 +116,7 @@ class Cli(Group):
                 _print_error(error.format_message(), {})
             raise
         except (KeyboardInterrupt, click.Abort, MCPXError, OSError, ExceptionGroup) as error:
-            end(error, as_json=as_json)
+            end(error, as_json=as_json, arguments=ctx.meta[ARGUMENTS])
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if ctx.meta.get(EVERY):
@@ -158,8 +167,10 @@ def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> clic
     return click.UsageError(f"no such command: {name}{hint}", ctx)
 
 
-def end(raised: BaseException, *, as_json: bool) -> NoReturn:
+def end(raised: BaseException, *, as_json: bool, arguments: Sequence[str] = ()) -> NoReturn:
     """End the process as a command that has raised this, and report it to who waits for the start.
+
+    `arguments` are the words of the command, by which the configuration is known.
 
     Raises:
         BaseException: What it was given, where that is no error of MCPX or of the system.
@@ -176,6 +187,7 @@ def end(raised: BaseException, *, as_json: bool) -> NoReturn:
         problem = error.strerror or text or type(error).__name__
         text = f"{error.filename}: {problem}" if error.filename else problem
     report(text)
+    text = _with_cure(text, error, arguments)
     try:
         echo(f"mcpx: {text}", err=True, fg="red")
     except OSError:  # it is a file on a full disk; what is still in its buffer must not fail at the end
@@ -183,6 +195,28 @@ def end(raised: BaseException, *, as_json: bool) -> NoReturn:
     if as_json:
         _print_error(text, _details(error))
     sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
+
+
+def _with_cure(text: str, error: Exception, arguments: Sequence[str]) -> str:
+    """A text that ends with what cures the error, or finds its cause, where it names no command by itself."""
+    if _CURE.search(text):
+        return text
+    if isinstance(error, ConfigError):
+        file = _PLACE.sub("", error.where)
+        option = config_hint(file) if os.path.exists(file) else ""
+        return f"{text}; to see every mistake: mcpx check{option}"
+    words = [*takewhile(lambda word: word != "--", arguments), ""]
+    given = next((after for word, after in pairwise(words) if word == "--config"), None)
+    option = config_hint(given) if given else ""
+    details = _details(error)
+    code, server = details.get("code"), shlex.quote(str(details.get("server", "")))
+    if code in {"unknown_tool", "unknown_resource", "invalid_arguments"}:
+        return f"{text}; to see what there is: mcpx inspect {server}{option}"
+    if code is not None and code != "unknown_server":
+        return f"{text}; its state: mcpx status {server}{option}"
+    if code is not None or _NO_SERVER.match(text):
+        return f"{text}; to see the servers: mcpx status{option}"
+    return f"{text}; to look for the cause: mcpx doctor{option}"
 
 
 def _print_error(text: str, details: dict[str, Any]) -> None:

@@ -107,7 +107,7 @@ def _review_files(config_path: str | None, request: JSON) -> JSON | None:
             if changes:
                 found.append(reviewed(pins, changes))
         elif request["server"] is not None:
-            raise MCPXError(f"{name}: {diagnose(servers[name])}")
+            raise MCPXError(f"{name}: {diagnose(servers[name])}; to switch it on: mcpx enable {name}")
     return {"waiting": found}
 
 
@@ -143,7 +143,7 @@ def _approve(
 def _known(name: str, servers: dict[str, ServerConfig]) -> str:
     if name in servers:
         return name
-    raise MCPXError(f"no server {name!r}; {suggestion(name, servers)}")
+    raise MCPXError(f"no server {name!r}; {suggestion(name, servers)} To see them: mcpx status")
 
 
 # --- sign-ins
@@ -178,7 +178,7 @@ def _prepared(config_path: str | None, name: str | None) -> Config:
     servers = _entries(config)
     name = name and config.server_named(name)
     if name is not None and name not in servers:
-        raise MCPXError(f"no server {name!r}; {suggestion(name, servers)}")
+        raise MCPXError(f"no server {name!r}; {suggestion(name, servers)} To see them: mcpx status")
     names = [each.name for each in servers.values() if identity_of(each) is not None]
     return text.parse(secrets_of=names if name is None else [name])
 

@@ -156,8 +156,10 @@ def show_help(ctx: click.Context, command: tuple[str, ...], *, every: bool) -> N
 @click.command(short_help="Print the version.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def version(*, as_json: bool) -> None:
-    """Print the version of MCPX; with --json also its location, and how and from where it was installed."""
+    """Print the version of MCPX; with --json also its location, how it was installed, and the version of the daemon."""
     if as_json:
-        print_json(installation())
+        from mcpx.core.daemon.lifecycle import running_version  # likewise, and msgspec
+
+        print_json(installation() | {"daemon": running_version()})
     else:
         click.echo(f"mcpx, version {__version__}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from mcpx.core.daemon.lifecycle import located
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError
+from mcpx.paths import config_file, config_hint
 
 PEER_TIMEOUT_S: Final = 15.0  # for lines that another MCPX has
 LINES: Final = 100  # shown by default
@@ -62,7 +64,8 @@ def logs(*, server: str, config_path: str | None, follow: bool, lines: int) -> N
     if not path.exists():
         names = [*config.servers, *config.peers]
         if server in names:
-            raise MCPXError(f"{server} has said nothing on standard error yet ({path})")
+            state = f"mcpx status {shlex.quote(server)}{config_hint(config_file(config_path))}"
+            raise MCPXError(f"{server} has said nothing on standard error yet ({path}); its state: {state}")
         raise MCPXError(f"no server {server!r}; {suggestion(server, names)}")
     show_end(path, lines=lines, follow=follow)
 
@@ -113,7 +116,7 @@ def follow_lines(ask: Callable[[int], dict[str, Any] | None], lines: list[str]) 
         time.sleep(ASK_INTERVAL_S)
         answer = ask(MOST_ASKED)
         if answer is None:
-            raise MCPXError("the daemon has ended")
+            raise MCPXError("the daemon has ended; to start it: mcpx daemon start")
         found = answer.get("lines", [])
         show_lines({**answer, "lines": added(lines, found)})
         lines = found

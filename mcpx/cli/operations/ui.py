@@ -21,6 +21,7 @@ from mcpx.core.daemon.control_client import request, request_or_fail
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.system.linux import PLATFORM
 from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from mcpx.core.store.paths import DaemonPaths
@@ -82,7 +83,8 @@ def _link(paths: DaemonPaths) -> str:
     if answer is None:
         config = load(paths.config, resolve=False)  # a mistake in it is reported here, not in the log
         if not config.ui:
-            raise MCPXError("the page is off: the configuration says ui: false")
+            off = f'"ui": false turns the page off: take it out of {paths.config}'
+            raise MCPXError(f"{off}, then: mcpx ui{config_hint(paths.config)}")
         if lifecycle.start(paths):
             echo(f"no daemon ran; one is started, serving {paths.config}", err=True)
         answer = request_or_fail(paths, question)

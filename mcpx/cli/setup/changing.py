@@ -26,7 +26,7 @@ from mcpx.core.daemon.control_client import request
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError, MCPXError
-from mcpx.paths import config_file, short
+from mcpx.paths import config_file, config_hint, short
 from mcpx.setup.changes import (
     Edit,
     carry_out,
@@ -143,8 +143,9 @@ class ConfigurationEdit:
         for name in names:
             if name in known:
                 continue
-            hint = suggestion(name, known) if known else "there are none yet"
-            raise MCPXError(f"no server {json.dumps(name, ensure_ascii=False)} in {short(self.path)}; {hint}")
+            quoted, option = json.dumps(name, ensure_ascii=False), config_hint(self.path)
+            hint = suggestion(name, known) if known else f"there are none yet: mcpx setup{option}"
+            raise MCPXError(f"no server {quoted} in {short(self.path)}; {hint}")
 
     def show_commands(self, name: str, entry: object) -> bool:
         """Print each command that MCPX would run for the entry of a server; whether there are any."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from os.path import exists
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,6 +22,7 @@ from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.policy.profiles import select
 from mcpx.core.rendering.mending import ALL_MENDS, mends_in
 from mcpx.core.system.endpoint import Endpoint
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +173,9 @@ def _verdict(found: Examination) -> str:
     number = len(found.errors)
     mistakes = f"{number} mistake{'s' if number != 1 else ''}"
     if found.config is None:
-        return f"{mistakes}; this configuration cannot be used"
+        option = config_hint(found.source)
+        cure = f"correct it, then: mcpx check{option}" if exists(found.source) else f"mcpx setup{option}"
+        return f"{mistakes}; this configuration cannot be used; {cure}"
     servers = {each.server for each in found.errors} - {None}
     return f"{mistakes}" + (f"; not started: {', '.join(sorted(map(str, servers)))}" if servers else "")
 

@@ -278,7 +278,11 @@ def installed(names: Sequence[str]) -> list[ClientFile]:
     rows = clients_named(names, (*CLIENTS, *windows_clients()))
     found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
     if not found:
-        raise MCPXError(f"no client is installed here; name one: {', '.join(row.name for row in CLIENTS)}")
+        known = ", ".join(row.name for row in CLIENTS)
+        raise MCPXError(
+            f"no AI client was found here, of those that MCPX knows ({known});"
+            " for one all the same: mcpx install NAME"
+        )
     return found
 
 

@@ -136,7 +136,8 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     edit = _open(**options)
     for name in names:
         if (own := edit.own_names([name])) != (name,):
-            raise MCPXError(f"{name} is another name of {own[0]}; nothing was changed")
+            whole = f"mcpx remove {shlex.quote(own[0])}{config_hint(edit.path)}"
+            raise MCPXError(f"{name} is another name of {own[0]}; nothing was changed; to remove it: {whole}")
     edit.require(names)
     after = edit.before or b""
     for name, path in places_of(edit.document):
@@ -269,7 +270,8 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
     server = reading.config.servers.get(name)
     for mistake in reading.notices.mistakes:
         if mistake.server == name or server is None:
-            raise ConfigError(name, f"{mistake.problem} (in {mistake.at.path}); nothing was changed")
+            problem = f"{mistake.problem} (in {mistake.at.path}); nothing was changed"
+            raise ConfigError(name, f"{problem}; how it is given: mcpx add --help")
     at = reading.places[name]
     for remark in reading.notices.remarks():
         if at.holds(remark.at):

@@ -171,9 +171,10 @@ def set_secret(*, name: str, config_path: str | None, as_json: bool) -> None:
     else:
         value = sys.stdin.read(MAX_SECRET_CHARS + 1).rstrip("\r\n")
     if not value:
-        raise MCPXError("the secret is empty; nothing was changed")
+        raise MCPXError(f"the secret is empty; nothing was changed; again: mcpx secret set {name}")
     if len(value) > MAX_SECRET_CHARS:
-        raise MCPXError(f"a secret has at most {MAX_SECRET_CHARS} characters; nothing was changed")
+        text = f"a secret has at most {MAX_SECRET_CHARS} characters; nothing was changed"
+        raise MCPXError(f"{text}; a shorter one: mcpx secret set {name}")
     keychain.put(name, value)
     if as_json:
         echo(json.dumps({"set": name}))
@@ -248,7 +249,7 @@ def remove(*, name: str, config_path: str | None, manner: Manner) -> None:  # no
     if not manner.agrees(f"Remove {name} for good?"):
         manner.exit_unchanged()
     if not keychain.remove(name):
-        raise MCPXError(f"the keychain holds no {name}")
+        raise MCPXError(f"the keychain holds no {name}; what it holds: mcpx secret list")
     echo(json.dumps({"removed": name}) if manner.as_json else f"removed {name}")
 
 

@@ -52,11 +52,12 @@ def request(
             connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
             line = _response(connection, on_progress)
         except TimeoutError:
-            raise MCPXError(f"the daemon does not answer within {within:g} s; see {paths.log}") from None
+            text = f"the daemon does not answer within {within:g} s (log: {paths.log}); to start it anew"
+            raise MCPXError(f"{text}: mcpx daemon restart{config_hint(paths.config)}") from None
         except OSError as error:
-            raise MCPXError(f"the daemon went away: {error.strerror}; see {paths.log}") from None
+            raise MCPXError(f"the daemon went away: {error.strerror}; {_why(paths)}") from None
     if not line.endswith(b"\n"):
-        raise MCPXError(f"the daemon went away before it answered; see {paths.log}")
+        raise MCPXError(f"the daemon went away before it answered; {_why(paths)}")
     response: dict[str, Any] = json.loads(line)
     if response.get("usage"):
         where, _, problem = str(response["error"]).partition(": ")
@@ -64,6 +65,10 @@ def request(
     if "error" in response:
         raise RefusedError(response)
     return response
+
+
+def _why(paths: DaemonPaths) -> str:
+    return f"its log: mcpx daemon logs{config_hint(paths.config)}"
 
 
 def request_or_fail(

@@ -63,6 +63,14 @@ def waiting_upgrade(about: Mapping[str, Any], config: str) -> dict[str, str] | N
     return {"installed": __version__, "command": f"mcpx daemon restart --when-idle{config_hint(config)}"}
 
 
+def running_version() -> dict[str, Any] | None:
+    """`{version, pid}` of the daemon of the usual configuration; None where none answers."""
+    with suppress(MCPXError, OSError):
+        if (answer := request(daemon_paths(), {"mcpx": "status"}, within=STATUS_TIMEOUT_S)) is not None:
+            return {name: answer["daemon"][name] for name in ("version", "pid")}
+    return None
+
+
 def wait_until_idle(paths: DaemonPaths) -> None:
     """Wait until no server has a call that runs or waits; returns at once where no daemon runs.
 

@@ -137,7 +137,8 @@ def issue(
     with _changing(path) as tokens:
         if (old := _find(name, tokens)) is not None:
             if not old.is_expired(now):
-                raise TokenError(f"there is a token {name} already; revoke it first, or choose another name")
+                text = f"there is a token {name} already; choose another name, or first"
+                raise TokenError(f"{text}: mcpx token revoke {name}")
             tokens.remove(old)
         tokens.append(token)
     return secret, token

@@ -285,9 +285,11 @@ def acquire_lock(paths: DaemonPaths) -> int:
         if other is not None or time.monotonic() > deadline:
             pid = lock_owner_pid(paths)
             if other is None:
-                raise DaemonError(f"the daemon before this one (pid {pid}) does not leave; end it first")
+                raise DaemonError(f"the daemon before this one (pid {pid}) does not leave: kill {pid}")
             other.close()
-            raise DaemonError(f"a daemon serves {paths.config} already (pid {pid})")
+            raise DaemonError(
+                f"a daemon serves {paths.config} already (pid {pid}); to see it: mcpx daemon status"
+            )
         time.sleep(POLL_INTERVAL_S)
     sign_lock(lock, paths.lock, paths.config)
     _note_alias(paths)

@@ -50,7 +50,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """Return what to say of a wrong name: what it was probably meant to be, or what there is."""
     known = list(known)
     near = nearest(name, known, most=1)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    there_are = f"there are: {', '.join(known)}" if known else "there are none"
+    return f"did you mean {near[0]}?" if near else there_are
 
 
 def _best(scored: Iterable[tuple[float, str]], most: int, least: float) -> list[str]:

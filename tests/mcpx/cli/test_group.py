@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -80,6 +81,7 @@ def test_help_and_version_are_commands_too(tmp_path):
     told = json.loads(run_cli(tmp_path, "version", "--json").stdout)
     assert told["version"] == __version__
     assert told["path"] == str(Path(mcpx.__file__).parent)
+    assert (told["sdk"], told["daemon"]) == (version("mcp"), None)
     assert run_cli(tmp_path, "help").stdout == run_cli(tmp_path, "--help").stdout
     for command in (["exec"], ["daemon"], ["daemon", "start"], ["attach"]):
         asked, given = run_cli(tmp_path, "help", *command), run_cli(tmp_path, *command, "--help")

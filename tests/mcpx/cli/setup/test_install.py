@@ -308,7 +308,7 @@ def test_a_client_that_is_not_known_is_named(home: Path) -> None:
 def test_without_any_client_it_says_so(tmp_path: Path) -> None:
     result = mcpx(tmp_path, "install", "--yes")
     assert result.exit_code == 1
-    assert "no client is installed here" in result.stderr
+    assert "no AI client was found here" in result.stderr
 
 
 @pytest.mark.parametrize("name", [".codex/config.toml", "dotfiles/cursor.json"])

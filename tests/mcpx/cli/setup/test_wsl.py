@@ -81,7 +81,7 @@ def test_where_windows_does_not_say_there_are_no_such_clients(home: Path, said: 
     says(home, said)
     result = mcpx(home, "install", "--dry-run")
     assert "Windows" not in result.output
-    assert "no client is installed here" in result.output
+    assert "no AI client was found here" in result.output
 
 
 def test_outside_wsl_windows_is_not_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_an_expired_one_is_listed_as_such_and_can_be_made_again():
     assert "expired 2020-01-0" in run("list").stdout
     assert json.loads(run("list", "--json").stdout)["tokens"][0]["expired"] is True
     assert run("new", "ci").exit_code == 0
-    assert run("new", "ci").stderr.startswith("mcpx: there is a token ci already; revoke it first")
+    assert run("new", "ci").stderr.startswith("mcpx: there is a token ci already; choose another name")
 
 
 def test_names_are_completed():

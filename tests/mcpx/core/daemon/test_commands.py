@@ -214,6 +214,8 @@ def test_status_is_a_table_for_people(house):
     assert str(house.pid) in shown
     alone = ok(run_cli(house.folder, "--all", MCPX_CONFIG=str(house.config), HOME=str(house.folder)))
     assert f"servers: 1 ready\ndaemon: pid {house.pid}, up " in alone
+    told = ok(run_cli(house.folder, "version", "--json", MCPX_CONFIG=str(house.config)))
+    assert json.loads(told)["daemon"] == {"version": __version__, "pid": house.pid}
 
 
 def test_without_a_daemon_the_commands_that_need_one_say_how_to_start_it(house):

@@ -224,7 +224,7 @@ def test_one_that_has_expired_lets_nobody_in_and_can_be_made_again(named):
     tokens = NamedTokens(named)
     assert tokens.find(secret, NOW + HOUR - timedelta(seconds=1)) is not None
     assert tokens.find(secret, NOW + HOUR) is None
-    with pytest.raises(TokenError, match="there is a token ci already; revoke it first"):
+    with pytest.raises(TokenError, match="there is a token ci already; choose another name"):
         make(named, "ci")
     again, _ = make(named, "ci", now=NOW + HOUR)
     assert [token.name for token in load_named(named)] == ["ci"]
