@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from textual.app import App
@@ -40,7 +41,7 @@ class Answered(Message):
 
 
 class Restarted(Message):
-    """A server was to be restarted."""
+    """A server was to be restarted, or switched on or off."""
 
     def __init__(self, said: str, *, is_good: bool) -> None:
         super().__init__()
@@ -145,10 +146,28 @@ class Top(App[None]):
                     server, lambda said, is_good: self._tell(Restarted(said, is_good=is_good))
                 )
 
+        self._ask(f"Restart {one_line(server, MAX_NAME)}?", server, agreed)
+
+    def switch(self, server: str) -> None:
+        """Switch a server off, or on again, once the person has agreed."""
+        row = self.row(server)
+        on = row is not None and row.server.state == "disabled"
+
+        def agreed(yes: bool | None) -> None:  # noqa: FBT001 - as the screen gives it
+            if yes:
+                self.notify(one_line(f"switching {server} {'on' if on else 'off'}", MAX_TEXT), markup=False)
+                self._polling.switch(
+                    server, lambda said, is_good: self._tell(Restarted(said, is_good=is_good)), on=on
+                )
+
+        self._ask(f"Switch {one_line(server, MAX_NAME)} {'on' if on else 'off'}?", server, agreed)
+
+    def _ask(self, question: str, server: str, agreed: Callable[[bool | None], None]) -> None:
+        """Ask about a server, and say which calls of it run."""
         row = self.row(server)
         busy = row.server.in_flight if row is not None else 0
         calls = f" It has {busy} calls in flight." if busy else ""
-        self.push_screen(Confirm(f"Restart {one_line(server, MAX_NAME)}?{calls}"), agreed)
+        self.push_screen(Confirm(f"{question}{calls}"), agreed)
 
     # --- its end
 

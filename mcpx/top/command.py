@@ -21,8 +21,9 @@ DUMB_TERMINALS: Final = frozenset({"", "dumb", "unknown"})
 def top(config_path: str | None) -> None:
     """Show the daemon, its servers and what they do, live, until q is pressed.
 
-    Keys: arrows choose a server, Enter shows all of it, l its log, r restarts it; / filters, s sorts, c shows
-    the clients, ? explains the columns. Colours are those of the terminal; NO_COLOR does without.
+    Keys: arrows choose a server, Enter shows all of it, l its log, r restarts it, e switches it off or on; /
+    filters, s sorts, c shows the clients, ? explains the columns. Colours are those of the terminal; NO_COLOR
+    does without.
 
     Calls are the requests of clients to a server, since the daemon's start: failed are those that were sent
     and have no good answer, refused those of which nothing was sent. Saved tokens reached no model.

@@ -7,6 +7,7 @@ safe from another thread.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from mcpx.cli.asking import RELOAD_TIMEOUT_S
 from mcpx.cli.operations.status_table import converted
 from mcpx.core.daemon.control_client import request_or_fail
 from mcpx.core.daemon.status import Status
+from mcpx.core.running.bounded import run
 from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.system.processes import ProcessFigures, Use
 from mcpx.core.telemetry.log_files import server_log_path
@@ -125,6 +127,7 @@ class Host(Protocol):
     def show_details(self, server: str) -> None: ...
     def show_log(self, server: str) -> None: ...
     def restart(self, server: str) -> None: ...
+    def switch(self, server: str) -> None: ...
 
 
 class Polling:
@@ -168,6 +171,26 @@ class Polling:
             done(said, is_good)
 
         threading.Thread(target=perform, name="mcpx-top-restart", daemon=True).start()
+
+    def switch(self, server: str, done: Callable[[str, bool], None], *, on: bool) -> None:
+        """Switch a server on or off in the configuration, by the command for it, and say how it went.
+
+        One whose entry runs commands of its own is not switched on: who does so has to see them.
+        """
+        what = "enable" if on else "disable"
+        config = os.path.realpath(self.paths.config)
+        line = [sys.executable, "-P", "-m", "mcpx", what, server, "--config", config]
+
+        def perform() -> None:
+            try:
+                ended = run(line, os.environ, timeout_s=RELOAD_TIMEOUT_S, with_errors=True)
+                is_good = ended.code == 0
+                said = f"{what}d {server}" if is_good else ended.last_line or f"mcpx {what} failed"
+            except Exception as error:  # noqa: BLE001 - the boundary, as above
+                said, is_good = str(error), False
+            done(said, is_good)
+
+        threading.Thread(target=perform, name="mcpx-top-switch", daemon=True).start()
 
     def log_of(self, server: str, status: Status) -> Path:
         """The file with what a server says on standard error; the daemon may have another state folder."""

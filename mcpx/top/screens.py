@@ -41,6 +41,7 @@ KEYS: Final = (
     ("Enter", "everything about it"),
     ("l", "its log, live"),
     ("r", "restart it; asks first"),
+    ("e", "switch it off, or on again; asks first"),
     ("/", "show only rows with these words; Esc shows all"),
     ("s S", "sort by the next thing, or by the one before"),
     ("c", "clients: what each has spent and saved"),

@@ -54,6 +54,7 @@ class ServersScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log"),
         Binding("r", "restart", "Restart"),
+        Binding("e", "switch", "On/off"),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort(1)", "Sort"),
         Binding("S", "sort(-1)", show=False),
@@ -104,6 +105,11 @@ class ServersScreen(Screen[None]):
         """Restart the chosen server."""
         if (row := self._chosen()) is not None:
             self.top.restart(row.name)
+
+    def action_switch(self) -> None:
+        """Switch the chosen server off, or on again."""
+        if (row := self._chosen()) is not None:
+            self.top.switch(row.name)
 
     def action_filter(self) -> None:
         """Let words be typed."""
@@ -244,7 +250,7 @@ class ServersScreen(Screen[None]):
         said = [] if row is None else remarks(row.server)
         lines = [Text(one_line(text, MAX_TEXT), style=style) for text, style in said]
         if not every:
-            lines = [Text("no servers are configured: mcpx add, or mcpx import", style="dim")]
+            lines = [Text("no servers are configured: mcpx setup, or mcpx add NAME -- COMMAND", style="dim")]
         elif row is None:
             lines = [Text("no server matches the filter; Esc clears it", style="dim")]
         self._put("#chosen", Text("\n").join(lines))

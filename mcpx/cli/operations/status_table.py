@@ -92,6 +92,8 @@ STYLES: Final = {
     "disabled": "dim",
 }
 NEEDS_SIGN_IN: Final = "needs sign-in"
+FAULTS: Final = ("parked", "waiting", "invalid", "needs setup", NEEDS_SIGN_IN)
+"""The states of servers that want somebody."""
 MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
 MAX_CELLS: Final = 1000
 USUAL_CELLS: Final = 80  # of a window that lacks a few columns at most; longer names are wrapped in it
@@ -141,14 +143,18 @@ def converted(status: dict[str, Any]) -> Status:
 
 
 def render(status: Status) -> RenderableType:
-    """The daemon in one line, a row a server, a line for each server with an error, and what is not new."""
+    """The daemon in one line, a row a server, a line for each with an error, and what is not new.
+
+    The servers that want somebody come first.
+    """
     parts: list[RenderableType] = [daemon_line(status), *problems(status.daemon)]
     if isinstance(status.daemon.http, HttpStatus) and status.daemon.http.error is None:
         parts.append(_http(status.daemon.http))
     if isinstance(environment := status.daemon.environment, EnvironmentStatus):
         parts.append(_environment(environment))
-    parts += [Text(), _Servers(status.servers)]
-    if said := [(server.name, *each) for server in status.servers for each in remarks(server)]:
+    servers = sorted(status.servers, key=lambda server: server.state not in FAULTS)
+    parts += [Text(), _Servers(servers)]
+    if said := [(server.name, *each) for server in servers for each in remarks(server)]:
         parts += [Text(), *_lines(said)]
     if isinstance(status.variables, list):
         parts += [Text(), *_variables(status.variables)]
@@ -169,8 +175,9 @@ def daemon_line(status: Status) -> Text:
     rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {counted(daemon.clients, 'client')}"
     asleep = sum(server.state == "asleep" for server in status.servers)
     rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
-    if signed_out := sum(server.state == NEEDS_SIGN_IN for server in status.servers):
-        rest += f", {signed_out} to sign in to"
+    for state in (*FAULTS, "disabled"):
+        if number := sum(server.state == state for server in status.servers):
+            rest += f", {number} {'retrying' if state == 'waiting' else state}"
     if isinstance(status.nodes, list):
         rest += nodes_ready(status.nodes)
     return text.append(rest, style="not bold")

@@ -85,6 +85,24 @@ def test_a_server_dies_and_the_daemon_goes_and_returns_before_the_eyes(own):
         assert LEFT in terminal.written
 
 
+def test_a_server_is_switched_off_and_on_again(own):
+    with own.top() as terminal:
+        terminal.wait_for("3 servers, by configuration")
+        terminal.type("e")
+        at = terminal.wait_for("Switch one off?")
+        terminal.type("y")
+        at = terminal.wait_for("disabled one", after=at)
+        at = terminal.wait_for("mdisabled\x1b", after=at)  # in its row
+        assert json.loads(Path(own.config).read_text())["mcpServers"]["one"]["disabled"] is True
+        terminal.type("e")
+        at = terminal.wait_for("Switch one on?", after=at)
+        terminal.type("y")
+        terminal.wait_for("enabled one", after=at)
+        assert "disabled" not in json.loads(Path(own.config).read_text())["mcpServers"]["one"]
+        terminal.type("q")
+        assert terminal.end() == 0
+
+
 def test_the_log_is_shown_as_it_is_written(place):
     log = Path(place.folder / "state")
     with place.top() as terminal:

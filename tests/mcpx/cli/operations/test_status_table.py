@@ -108,12 +108,12 @@ def test_it_reads_like_this():
     )
     lines = text.splitlines()
     assert lines == [
-        "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready",
+        "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready, 1 parked, 1 retrying",
         "",
         "server   state         pid    up  re tools  res busy calls fail ref p50 p99 ms",
-        "files    ready         812 23h59 120    14    3    1  2044    3   4 1.2   40.0",
         "web      retries in 4s   -     -   0  1200 9999  0+2     0    3   4   -      -",
         "old      parked          -     -   0  1200 9999    0     0    3   4   -      -",
+        "files    ready         812 23h59 120    14    3    1  2044    3   4 1.2   40.0",
         "",
         "web  connection refused",
         "old  command not found: old",
@@ -200,7 +200,7 @@ def test_without_servers_that_have_anything_to_say_there_is_nothing_below_the_ta
 def test_a_server_that_wants_a_sign_in_has_its_command_in_a_line():
     sign_in = SignInStatus(command="mcpx login linear", problem="the sign-in has expired")
     text = printed(quiet("linear", "needs sign-in", last_error="x; needs sign-in", sign_in=sign_in))
-    assert "1 to sign in to" in text.splitlines()[0]
+    assert ", 1 needs sign-in" in text.splitlines()[0]
     lines = text.splitlines()
     assert "linear  sign in with: mcpx login linear" in lines
     assert "linear  the sign-in has expired" in lines
@@ -252,3 +252,10 @@ def test_an_upgrade_that_waits_for_a_restart_is_said():
     command = "mcpx daemon restart --when-idle --config /nowhere/config.json"
     assert f"MCPX {__version__} is installed and waits for a restart: {command}" in file.getvalue()
     assert waiting_upgrade({"version": __version__}, "/nowhere/config.json") is None
+
+
+def test_those_that_want_somebody_stand_first():
+    text = printed(quiet("a", "ready"), quiet("b", "asleep"), quiet("c", "parked"), quiet("d", "needs setup"))
+    assert "1 of 4 servers ready, 1 asleep, 1 parked, 1 needs setup" in " ".join(text.split())
+    at = [text.index(f"\n{name}  ") for name in ("c", "d", "a", "b")]
+    assert at == sorted(at)

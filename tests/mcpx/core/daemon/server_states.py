@@ -98,8 +98,9 @@ def _table(text: str, servers: Servers) -> None:
     """`mcpx status` as it is printed."""
     states = [server.state for server in servers.values()]
     said = f", {states.count('ready')} of {len(states)} servers ready"
-    if signed_out := states.count("needs sign-in"):
-        said += f", {signed_out} to sign in to"
+    for state in ("parked", "waiting", "invalid", "needs setup", "needs sign-in", "disabled"):
+        if number := states.count(state):
+            said += f", {number} {'retrying' if state == 'waiting' else state}"
     first, *lines = text.splitlines()
     assert first.endswith(said), first
     remarks = lines[lines.index("", lines.index("") + 1) :]
