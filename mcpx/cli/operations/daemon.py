@@ -201,7 +201,7 @@ def status(*, config_path: str | None, as_json: bool) -> None:
 
 @daemon.command(short_help="What it has logged.")
 @with_config
-@click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing as it is written.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(*, config_path: str | None, follow: bool, lines: int) -> None:
     """Print the end of the daemon's log."""

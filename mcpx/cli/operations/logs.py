@@ -35,7 +35,7 @@ MOST_ASKED: Final = 1000  # lines
 @click.command(short_help="What a server says on standard error.")
 @click.argument("server", shell_complete=complete_server)
 @with_config
-@click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing as it is written.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(*, server: str, config_path: str | None, follow: bool, lines: int) -> None:
     """Print the end of what a SERVER has said on standard error."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.argument("server", required=False, shell_complete=complete_server)
 @with_config
 @json_option
-@click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
+@click.option("--watch", is_flag=True, help="Keep showing them, on the whole window; q or Ctrl-C ends it.")
 def status(*, server: str | None, config_path: str | None, as_json: bool, watch: bool) -> None:
     """Show the servers: state, pid, uptime, restarts, calls, the last error.
 

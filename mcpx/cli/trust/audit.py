@@ -65,7 +65,7 @@ merge_option = click.option(
 @click.option("--since", metavar="TIME", help="From then on: 90s, 30m, 1h, 7d, or 2026-11-22[T14:30].")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they stand in the log.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as they are written.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing as they are written.")
 @merge_option
 @click.pass_context
 def audit(
