@@ -39,6 +39,8 @@ _CURE: Final = re.compile(
 )
 """Of a text: it names what to type, or an option or variable to set."""
 _PLACE: Final = re.compile(r"(?::\d+:\d+|: \$.*)$")
+_TYPED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
+"""Errors of a path that somebody has typed."""
 _NO_SERVER: Final = re.compile(r"no server ", re.IGNORECASE)
 EVERY: Final = "mcpx.every"
 """Of the context's `meta`: whether the help is of all commands."""
@@ -187,7 +189,7 @@ def end(raised: BaseException, *, as_json: bool, arguments: Sequence[str] = ()) 
         problem = error.strerror or text or type(error).__name__
         text = f"{error.filename}: {problem}" if error.filename else problem
     report(text)
-    text = _with_cure(text, error, arguments)
+    text = with_cure(text, error, arguments)
     try:
         echo(f"mcpx: {text}", err=True, fg="red")
     except OSError:  # it is a file on a full disk; what is still in its buffer must not fail at the end
@@ -197,7 +199,7 @@ def end(raised: BaseException, *, as_json: bool, arguments: Sequence[str] = ()) 
     sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
 
 
-def _with_cure(text: str, error: Exception, arguments: Sequence[str]) -> str:
+def with_cure(text: str, error: Exception, arguments: Sequence[str] = ()) -> str:
     """A text that ends with what cures the error, or finds its cause, where it names no command by itself."""
     if _CURE.search(text):
         return text
@@ -216,6 +218,8 @@ def _with_cure(text: str, error: Exception, arguments: Sequence[str]) -> str:
         return f"{text}; its state: mcpx status {server}{option}"
     if code is not None or _NO_SERVER.match(text):
         return f"{text}; to see the servers: mcpx status{option}"
+    if "did you mean" in text or (isinstance(error, OSError) and error.errno in _TYPED):
+        return text
     return f"{text}; to look for the cause: mcpx doctor{option}"
 
 

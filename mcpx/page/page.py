@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcpx.page.routes import ServedPage
 
 log = structlog.get_logger()
-OFF: Final = "the page is off: the configuration says ui: false"
+OFF: Final = 'the page is off: take "ui": false out of the configuration, then: mcpx ui'
 LEAVING: Final = "the daemon is about to leave; ask again in a moment"
 HTTP_START_TIMEOUT_S: Final = 3.0
 LOOK_S: Final = 0.02

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from mcpx.attach.command import WAITS_FOR_CLIENT, serve_client
 from mcpx.attach.connecting import NO_CONFIG, Connecting, NoDaemon
+from mcpx.cli.group import with_cure
 from mcpx.cli.operations.foreground import started_here
 from mcpx.cli.options import config_of, with_config
 from mcpx.cli.printing import echo
@@ -282,7 +283,7 @@ def _serve_nevertheless(
     report(problem)
     if has_starter() or sys.stdin.isatty():
         return
-    echo(f"mcpx: {problem}", err=True)
+    echo(f"mcpx: {problem if isinstance(error, click.UsageError) else with_cure(problem, error)}", err=True)
     options = {"--expose": endpoint.expose, "--server": endpoint.server, "--profile": endpoint.profile}
     if endpoint.only is not None:
         options["--only"] = ",".join(endpoint.only)

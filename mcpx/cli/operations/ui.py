@@ -83,7 +83,7 @@ def _link(paths: DaemonPaths) -> str:
     if answer is None:
         config = load(paths.config, resolve=False)  # a mistake in it is reported here, not in the log
         if not config.ui:
-            off = f'"ui": false turns the page off: take it out of {paths.config}'
+            off = f'the page is off: take "ui": false out of {paths.config}'
             raise MCPXError(f"{off}, then: mcpx ui{config_hint(paths.config)}")
         if lifecycle.start(paths):
             echo(f"no daemon ran; one is started, serving {paths.config}", err=True)

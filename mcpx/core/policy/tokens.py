@@ -153,9 +153,8 @@ def revoke(name: str, path: Path | None = None) -> NamedToken:
     with _changing(path or named_tokens_file()) as tokens:
         if (token := _find(name, tokens)) is None:
             known = ", ".join(each.name for each in tokens)
-            raise TokenError(
-                f"there is no token {name}; " + (f"there is {known}" if known else "none was made")
-            )
+            there_is = f"there is {known}" if known else "none was made"
+            raise TokenError(f"there is no token {name}; {there_is}: mcpx token list")
         tokens.remove(token)
     return token
 

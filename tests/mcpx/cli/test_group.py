@@ -30,6 +30,7 @@ import mcpx.core.config.findings
 mcpx.core.config.findings.examine = fail
 main.cli(sys.argv[1:])
 """
+LOOK = "to look for the cause: mcpx doctor"
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
 
 
@@ -112,7 +113,7 @@ def test_an_unknown_command_is_told_the_nearest(tmp_path, words):
 def test_what_the_system_refuses_is_a_sentence(error, text):
     command = [sys.executable, "-c", FAILING.format(error), "check", "x.json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"mcpx: {text}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"mcpx: {text}; {LOOK}\n")
 
 
 def test_an_error_is_json_for_those_who_asked_for_it(tmp_path):
@@ -137,7 +138,7 @@ def test_a_full_disk_under_standard_output_is_a_sentence(tmp_path):
             check=False,
             env=environment(tmp_path),
         )
-    assert (done.returncode, done.stderr) == (1, "mcpx: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, f"mcpx: No space left on device; {LOOK}\n")
 
 
 def test_a_reader_that_leaves_costs_no_words(tmp_path):

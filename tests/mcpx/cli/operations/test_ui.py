@@ -85,7 +85,7 @@ def test_where_it_is_turned_off_the_command_says_so(house, http):
     for runs in (False, True):
         done = house.run("ui", "--print")
         assert (done.returncode, done.stdout) == (1, "")
-        assert '"ui": false turns the page off: take it out of ' in done.stderr
+        assert 'the page is off: take "ui": false out of ' in done.stderr
         assert (house.pid is not None) == runs
         assert house.run("daemon", "start").returncode == 0
 

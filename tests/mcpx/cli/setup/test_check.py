@@ -73,7 +73,8 @@ def test_every_command_says_so_in_the_same_way(tmp_path, file, command):
     file.write_text('{"mcpServers": 3}')
     done = run_cli(tmp_path, *command, MCPX_CONFIG=str(file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"mcpx: {file}: $.mcpServers: expected an object, got a number\n"
+    cure = "to see every mistake: mcpx check"
+    assert done.stderr == f"mcpx: {file}: $.mcpServers: expected an object, got a number; {cure}\n"
 
 
 def test_check_lists_the_servers_and_what_is_odd(tmp_path, file):

@@ -84,7 +84,7 @@ def test_names_are_completed():
 
 
 def test_one_is_revoked():
-    assert run("revoke", "ci").stderr == "mcpx: there is no token ci; none was made\n"
+    assert run("revoke", "ci").stderr == "mcpx: there is no token ci; none was made: mcpx token list\n"
     run("new", "ci")
     run("new", "other")
     assert run("revoke", "ci").stdout == "revoked ci; the sessions of its clients end\n"
