@@ -173,9 +173,8 @@ def daemon_line(status: Status) -> Text:
     ready = sum(server.state == "ready" for server in status.servers)
     text = Text(f"mcpx {daemon.version}", style="bold")
     rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {counted(daemon.clients, 'client')}"
-    asleep = sum(server.state == "asleep" for server in status.servers)
-    rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
-    for state in (*FAULTS, "disabled"):
+    rest += f", {ready} of {len(status.servers)} servers ready"
+    for state in (*FAULTS, "asleep", "disabled"):
         if number := sum(server.state == state for server in status.servers):
             rest += f", {number} {'retrying' if state == 'waiting' else state}"
     if isinstance(status.nodes, list):

@@ -117,7 +117,7 @@ async def test_it_reads_like_this(tmp_path):
         assert lines[-5].endswith("─ 2 servers, by configuration ─")
         assert lines[-4] == "connection refused"
         assert lines[-1].split() == [
-            *("⏎", "Details", "l", "Log", "r", "Restart", "/", "Filter", "s", "Sort"),
+            *("⏎", "Details", "l", "Log", "r", "Restart", "e", "On/off", "/", "Filter", "s", "Sort"),
             *("c", "Clients", "?", "Help", "q", "Quit"),
         ]
 
@@ -223,7 +223,7 @@ async def test_clients_and_help_have_screens(tmp_path):
         assert "restart it; asks first" in shown.text
         assert "no servers are configured" not in shown.text
         await shown.press("escape")
-        assert "no servers are configured: mcpx add" in shown.text
+        assert "no servers are configured: mcpx setup, or mcpx add" in shown.text
 
 
 @pytest.mark.anyio

@@ -256,6 +256,6 @@ def test_an_upgrade_that_waits_for_a_restart_is_said():
 
 def test_those_that_want_somebody_stand_first():
     text = printed(quiet("a", "ready"), quiet("b", "asleep"), quiet("c", "parked"), quiet("d", "needs setup"))
-    assert "1 of 4 servers ready, 1 asleep, 1 parked, 1 needs setup" in " ".join(text.split())
+    assert "1 of 4 servers ready, 1 parked, 1 needs setup, 1 asleep" in " ".join(text.split())
     at = [text.index(f"\n{name}  ") for name in ("c", "d", "a", "b")]
     assert at == sorted(at)
