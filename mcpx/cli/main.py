@@ -156,7 +156,7 @@ def show_help(ctx: click.Context, command: tuple[str, ...], *, every: bool) -> N
 @click.command(short_help="Print the version.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def version(*, as_json: bool) -> None:
-    """Print the version of MCPX; with --json also its location, how it was installed, and the version of the daemon."""
+    """Print the version of MCPX; with --json also its location, its installer, and that of the daemon."""
     if as_json:
         from mcpx.core.daemon.lifecycle import running_version  # likewise, and msgspec
 

@@ -13,6 +13,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Final
 
 from textual.app import App
@@ -29,6 +30,8 @@ from mcpx.top.servers import ServersScreen
 
 MAX_TEXT: Final = 500  # characters of one thing that is said
 MAX_NAME: Final = 60  # characters of a name in a question
+Done = Callable[[str, bool], None]
+"""Told how something went, and whether it went well."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -138,36 +141,29 @@ class Top(App[None]):
 
     def restart(self, server: str) -> None:
         """Restart a server, once the person has agreed."""
-
-        def agreed(yes: bool | None) -> None:  # noqa: FBT001 - as the screen gives it
-            if yes:
-                self.notify(one_line(f"restarting {server}", MAX_TEXT), markup=False)
-                self._polling.restart(
-                    server, lambda said, is_good: self._tell(Restarted(said, is_good=is_good))
-                )
-
-        self._ask(f"Restart {one_line(server, MAX_NAME)}?", server, agreed)
+        self._ask(server, "Restart {}?", "restarting {}", self._polling.restart)
 
     def switch(self, server: str) -> None:
         """Switch a server off, or on again, once the person has agreed."""
         row = self.row(server)
         on = row is not None and row.server.state == "disabled"
+        word = "on" if on else "off"
+        self._ask(
+            server, f"Switch {{}} {word}?", f"switching {{}} {word}", partial(self._polling.switch, on=on)
+        )
+
+    def _ask(self, server: str, question: str, doing: str, perform: Callable[[str, Done], None]) -> None:
+        """Ask, with the calls that run, and have it done if the person agrees; `{}` is the server."""
 
         def agreed(yes: bool | None) -> None:  # noqa: FBT001 - as the screen gives it
             if yes:
-                self.notify(one_line(f"switching {server} {'on' if on else 'off'}", MAX_TEXT), markup=False)
-                self._polling.switch(
-                    server, lambda said, is_good: self._tell(Restarted(said, is_good=is_good)), on=on
-                )
+                self.notify(one_line(doing.format(server), MAX_TEXT), markup=False)
+                perform(server, lambda said, is_good: self._tell(Restarted(said, is_good=is_good)))
 
-        self._ask(f"Switch {one_line(server, MAX_NAME)} {'on' if on else 'off'}?", server, agreed)
-
-    def _ask(self, question: str, server: str, agreed: Callable[[bool | None], None]) -> None:
-        """Ask about a server, and say which calls of it run."""
         row = self.row(server)
         busy = row.server.in_flight if row is not None else 0
         calls = f" It has {busy} calls in flight." if busy else ""
-        self.push_screen(Confirm(f"{question}{calls}"), agreed)
+        self.push_screen(Confirm(f"{question.format(one_line(server, MAX_NAME))}{calls}"), agreed)
 
     # --- its end
 

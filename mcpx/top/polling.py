@@ -130,6 +130,19 @@ class Host(Protocol):
     def switch(self, server: str) -> None: ...
 
 
+def _in_thread(work: Callable[[], tuple[str, bool]], done: Callable[[str, bool], None]) -> None:
+    """Do something for the person in a thread of its own, and say how it went."""
+
+    def perform() -> None:
+        try:
+            said, is_good = work()
+        except Exception as error:  # noqa: BLE001 - the boundary: the person is told, whatever it was
+            said, is_good = str(error), False
+        done(said, is_good)
+
+    threading.Thread(target=perform, name="mcpx-top-work", daemon=True).start()
+
+
 class Polling:
     """Asks one daemon every second."""
 
@@ -161,16 +174,12 @@ class Polling:
     def restart(self, server: str, done: Callable[[str, bool], None]) -> None:
         """Restart a server, and say how it went, and whether it went well."""
 
-        def perform() -> None:
+        def restarted() -> tuple[str, bool]:
             control_request = {"mcpx": "restart", "server": server}
-            try:
-                response = request_or_fail(self.paths, control_request, within=RELOAD_TIMEOUT_S)
-                said, is_good = f"restarted {server}: {response['state']}", True
-            except Exception as error:  # noqa: BLE001 - the boundary: the person is told, whatever it was
-                said, is_good = str(error), False
-            done(said, is_good)
+            response = request_or_fail(self.paths, control_request, within=RELOAD_TIMEOUT_S)
+            return f"restarted {server}: {response['state']}", True
 
-        threading.Thread(target=perform, name="mcpx-top-restart", daemon=True).start()
+        _in_thread(restarted, done)
 
     def switch(self, server: str, done: Callable[[str, bool], None], *, on: bool) -> None:
         """Switch a server on or off in the configuration, by the command for it, and say how it went.
@@ -181,16 +190,13 @@ class Polling:
         config = os.path.realpath(self.paths.config)
         line = [sys.executable, "-P", "-m", "mcpx", what, server, "--config", config]
 
-        def perform() -> None:
-            try:
-                ended = run(line, os.environ, timeout_s=RELOAD_TIMEOUT_S, with_errors=True)
-                is_good = ended.code == 0
-                said = f"{what}d {server}" if is_good else ended.last_line or f"mcpx {what} failed"
-            except Exception as error:  # noqa: BLE001 - the boundary, as above
-                said, is_good = str(error), False
-            done(said, is_good)
+        def switched() -> tuple[str, bool]:
+            ended = run(line, os.environ, timeout_s=RELOAD_TIMEOUT_S, with_errors=True)
+            if ended.code == 0:
+                return f"{what}d {server}", True
+            return ended.last_line or f"mcpx {what} failed", False
 
-        threading.Thread(target=perform, name="mcpx-top-switch", daemon=True).start()
+        _in_thread(switched, done)
 
     def log_of(self, server: str, status: Status) -> Path:
         """The file with what a server says on standard error; the daemon may have another state folder."""
