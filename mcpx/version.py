@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import Any, Final
@@ -20,7 +19,8 @@ def installation() -> dict[str, Any]:
     (`from`, null for a package index), and whether it is a checkout used as it stands (`editable`); null
     where MCPX was not installed. `path` is the folder of the code, `sdk` the version of the MCP SDK.
     """
-    from importlib.metadata import PackageNotFoundError, distribution, version  # noqa: PLC0415 - of one command
+    import json  # noqa: PLC0415 - of one command, as is the next one
+    from importlib.metadata import PackageNotFoundError, distribution, version  # noqa: PLC0415
 
     try:
         found = distribution(DISTRIBUTION)
