@@ -203,24 +203,25 @@ def with_cure(text: str, error: Exception, arguments: Sequence[str] = ()) -> str
     """A text that ends with what cures the error, or finds its cause, where it names no command by itself."""
     if _CURE.search(text):
         return text
+    then = "\n" if "\n" in text else "; "
     if isinstance(error, ConfigError):
         file = _PLACE.sub("", error.where)
         option = config_hint(file) if os.path.exists(file) else ""
-        return f"{text}; to see every mistake: mcpx check{option}"
+        return f"{text}{then}to see every mistake: mcpx check{option}"
     words = [*takewhile(lambda word: word != "--", arguments), ""]
     given = next((after for word, after in pairwise(words) if word == "--config"), None)
     option = config_hint(given) if given else ""
     details = _details(error)
     code, server = details.get("code"), shlex.quote(str(details.get("server", "")))
     if code in {"unknown_tool", "unknown_resource", "invalid_arguments"}:
-        return f"{text}; to see what there is: mcpx inspect {server}{option}"
+        return f"{text}{then}to see what there is: mcpx inspect {server}{option}"
     if code is not None and code != "unknown_server":
-        return f"{text}; its state: mcpx status {server}{option}"
+        return f"{text}{then}its state: mcpx status {server}{option}"
     if code is not None or _NO_SERVER.match(text):
-        return f"{text}; to see the servers: mcpx status{option}"
+        return f"{text}{then}to see the servers: mcpx status{option}"
     if "did you mean" in text or (isinstance(error, OSError) and error.errno in _TYPED):
         return text
-    return f"{text}; to look for the cause: mcpx doctor{option}"
+    return f"{text}{then}to look for the cause: mcpx doctor{option}"
 
 
 def _print_error(text: str, details: dict[str, Any]) -> None:

@@ -67,7 +67,8 @@ def test_the_settings_are_all_there():
 
 def test_the_errors_have_the_outcomes_of_the_program():
     listed = {
-        row[0]: row[1] for row in pages.table(DOCS / "errors.md", "code", "outcome", "when", "what to do")
+        row[0]: row[1]
+        for row in pages.table(DOCS / "troubleshooting.md", "code", "outcome", "when", "what to do")
     }
     assert listed == {f"`{code}`": f"`{CallError(code, '', server='').outcome}`" for code in Code}
 
@@ -79,7 +80,7 @@ def test_the_table_of_commands_names_every_command():
 
 
 def test_the_table_of_the_python_api_names_what_can_be_imported():
-    rows = pages.table(DOCS / "python-api.md", "name in `mcpx`", "what it is")
+    rows = pages.table(DOCS / "architecture.md", "name in `mcpx`", "what it is")
     names = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     assert names == set(mcpx.__all__) - {"__version__"}
 
@@ -114,7 +115,7 @@ def test_the_legend_of_the_second_table_explains_its_columns():
 
 
 def test_the_fields_of_errors_are_fields_that_the_program_writes():
-    rows = pages.table(DOCS / "errors.md", "field", "with", "content")
+    rows = pages.table(DOCS / "troubleshooting.md", "field", "with", "content")
     fields = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     assert len(fields) > 10
     assert {name for name in fields if not re.search(rf"\b{name}(\"|=)", "\n".join(SOURCES))} == set()

@@ -1,6 +1,6 @@
 """A home folder on the first day: five real servers in the files of Claude Desktop and VS Code.
 
-`python -m tests.live.getting_in` plays the day there, and prints it for docs/getting-started.md:
+`python -m tests.live.getting_in` plays the day there, and prints it for docs/README.md:
 
     .venv/bin/python -m tests.live.getting_in | scripts/docs --insert first-day
 """

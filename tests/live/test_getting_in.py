@@ -2,7 +2,7 @@
 
 What a person does on the first day, with the official client in the place of the desktop program: it starts
 what stands in the client's file, with the environment of a program that was started from a desktop, where the
-servers' commands are not on the PATH. docs/getting-started.md shows the same, recorded.
+servers' commands are not on the PATH. docs/README.md shows the same, recorded.
 """
 
 from __future__ import annotations

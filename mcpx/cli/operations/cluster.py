@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_PROBLEM: Final = 500  # characters
 OPEN: Final = (
     "Ray answers without a token: whoever reaches it, other users of its machines too, owns this cluster."
-    " docs/cluster.md, Security, says how to close it"
+    " docs/deployment.md, Security, says how to close it"
 )
 _STYLES: Final = {"up": "green", "failing": "red", "not answering": "red"}
 _PLAIN: Final = frozenset({"memory", "object_store_memory"})

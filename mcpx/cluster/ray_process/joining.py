@@ -7,7 +7,7 @@ machines, and to every host that reaches it, and is joined only if that is wante
 token is where Ray looks for it: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, or `~/.ray/auth_token`.
 
 The store also says which nodes are drained and whether nodes are to run, and has whatever gateways `put`. All
-of it lasts as long as Ray's GCS does: for ever only where that keeps its own state (`docs/cluster.md`).
+of it lasts as long as Ray's GCS does: for ever only where that keeps its own state (`docs/deployment.md`).
 Whoever may speak to the GCS can read it.
 """
 
@@ -40,7 +40,7 @@ NAMESPACE: Final = "mcpx"
 _MODE: Final = "RAY_AUTH_MODE"
 HOW: Final = (
     "run ray get-auth-token --generate, copy ~/.ray/auth_token to all machines, and start Ray everywhere with"
-    " RAY_AUTH_MODE=token (docs/cluster.md, Security)"
+    " RAY_AUTH_MODE=token (docs/deployment.md, Security)"
 )
 
 NOT_TAKEN: Final = (

@@ -38,7 +38,7 @@ class Plan(msgspec.Struct):
 @click.option("--drains", default=10, show_default=True, metavar="NUMBER", help="Drain so many nodes.")
 @click.option("--minutes", default=60.0, show_default=True, help="Lose nodes for at most so long.")
 @click.option("--seed", default=1, show_default=True, metavar="NUMBER", help="Of what is lost when.")
-@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for docs/cluster.md.")
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for docs/deployment.md.")
 def main(kills: int, gateways: int, drains: int, minutes: float, seed: int, *, markdown: bool) -> None:
     """Lose nodes of a real Ray cluster, its gateway and its nodes' peace, in the middle of calls."""
     seen = report.Seen(len(FAR))

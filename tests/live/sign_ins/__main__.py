@@ -24,7 +24,7 @@ COLUMNS: Final = ("client", "asked", "calls", "failed", "refreshes", "tokens use
 @click.command(context_settings={"max_content_width": 110})
 @click.option("--days", default=7, show_default=True, type=click.IntRange(1, 30))
 @click.option("--only", metavar="WORDS", default="", help="The clients whose name contains this.")
-@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for docs/sign-in.md.")
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for docs/security.md.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
 def main(days: int, only: str, *, markdown: bool, as_json: bool) -> None:
     """Live a week with each client, all at the same time, and print how often a person was asked."""
