@@ -6,15 +6,20 @@ belongs to the answer or to the protocol; everything else goes to standard error
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from mcpx.cli.group import EVERY, Cli, imported, no_such_command
 from mcpx.cli.printing import print_json
-from mcpx.version import __version__, installation
+from mcpx.version import __version__
 
+DISTRIBUTION: Final = "mcpx-gateway"
+_MARKS: Final = {"pipx": "pipx_metadata.json", "uv tool": "uv-receipt.toml"}
+"""Files that these keep in an environment of theirs."""
 COMMANDS: Final = {
     "Get in": {
         "setup": ("cli.setup.setting_up:setup", "Put MCPX into your AI clients, with their servers."),
@@ -160,6 +165,37 @@ def version(*, as_json: bool) -> None:
     if as_json:
         from mcpx.core.daemon.lifecycle import running_version  # likewise, and msgspec
 
-        print_json(installation() | {"daemon": running_version()})
+        print_json(_installation() | {"daemon": running_version()})
     else:
         click.echo(f"mcpx, version {__version__}")
+
+
+def _installation() -> dict[str, Any]:
+    """Return what is installed, as `mcpx version --json` prints it, but for the daemon.
+
+    `installed` names how (`by`: checkout, pipx, uv tool, or the installer, pip or uv), the file or address
+    (`from`, null for a package index), and whether it is a checkout used as it stands (`editable`); null
+    where MCPX was not installed. `path` is the folder of the code, `sdk` the version of the MCP SDK.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution, version  # of one command
+
+    try:
+        found = distribution(DISTRIBUTION)
+    except PackageNotFoundError:
+        installed = None
+    else:
+        origin = json.loads(found.read_text("direct_url.json") or "{}")  # PEP 610
+        editable = origin.get("dir_info", {}).get("editable", False)
+        by = "checkout" if editable else (found.read_text("INSTALLER") or "").strip() or None
+        for name, mark in _MARKS.items():
+            by = name if os.path.exists(f"{sys.prefix}/{mark}") else by
+        installed = {"by": by, "from": origin.get("url"), "editable": editable}
+    python = ".".join(map(str, sys.version_info[:3]))
+    path = os.path.dirname(os.path.dirname(__file__))
+    return {
+        "version": __version__,
+        "installed": installed,
+        "path": path,
+        "python": python,
+        "sdk": version("mcp"),
+    }
