@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from mcp.shared.subscriptions import ToolsListChanged
 
+from mcpx.core.gateway.clients.tool_lists import ListChange
 from tests.mcpx.core.gateway.native.connecting import entry, open_gateway
 from tests.mcpx.core.gateway.native.listeners import ReceivedEvents, barrier, open_listener
 from tests.mcpx.scripted import PATIENCE_S, config_of
@@ -27,8 +27,8 @@ async def all_announced(mcpx, *listeners: ReceivedEvents) -> None:
     """Whatever is to be announced of what the server has said so far: a new tool comes behind it."""
     announced = anyio.Event()
 
-    def look(event: object) -> None:
-        if isinstance(event, ToolsListChanged) and mcpx.hub.registry.get_tool("a", "last"):
+    def look(change: ListChange) -> None:
+        if change == "tools" and mcpx.hub.registry.get_tool("a", "last"):
             announced.set()
 
     unsubscribe = mcpx.server.tool_list.bus.subscribe(look)
