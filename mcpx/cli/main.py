@@ -15,9 +15,8 @@ import click
 
 from mcpx.cli.group import EVERY, Cli, imported, no_such_command
 from mcpx.cli.printing import print_json
-from mcpx.version import __version__
+from mcpx.version import DISTRIBUTION, __version__
 
-DISTRIBUTION: Final = "mcpx-gateway"
 _MARKS: Final = {"pipx": "pipx_metadata.json", "uv tool": "uv-receipt.toml"}
 """Files that these keep in an environment of theirs."""
 COMMANDS: Final = {

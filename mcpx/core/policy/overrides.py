@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, ToolChange, ToolInfo
 from mcpx.core.config.server_config import Filled, Override
+from mcpx.core.rendering.typescript.keywords import type_of
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
 from mcpx.core.text import quoted
 from mcpx.core.text.nearest import nearest
@@ -184,7 +185,7 @@ class _Schema:
             if each.problem:
                 raise OverrideProblem(each.problem)
         wanted = _kinds(self._properties[name], self._references)
-        kind = "string" if isinstance(value, Filled) else kind_in_schema(value)
+        kind = "string" if isinstance(value, Filled) else type_of(value)
         if wanted is not None and kind not in wanted:
             names = " or ".join(sorted(wanted - ({"integer"} if "number" in wanted else set())))
             raise OverrideProblem(f"{quoted(name)} is of type {names}, and is given a value of type {kind}")
@@ -287,25 +288,6 @@ def _kinds(schema: Any, references: References, depth: int = 0) -> set[str] | No
             return None
         found |= kinds
     return found or None
-
-
-def kind_in_schema(value: Any) -> str:
-    """The type of a value, as JSON Schema calls it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def filled_in(value: Any) -> Iterator[Filled]:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.rendering.typescript.keywords import written_type_of
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
 from mcpx.core.text import cut
 
@@ -162,7 +163,7 @@ def _with_plain_choices(schema: JSON) -> JSON:
     options = schema.get("enum")
     if isinstance(options, list) and not all(isinstance(each, str) for each in options):
         texts = [each for each in options if isinstance(each, str)]
-        kinds = [*dict.fromkeys(map(_kind, options))]
+        kinds = [*dict.fromkeys(map(written_type_of, options))]
         said = ", ".join(str(each) for each in options)
         schema = _described(schema, f"one of {cut(said, 300)}", without="enum")
         if "type" not in schema:
@@ -183,24 +184,6 @@ def _with_single_types(schema: JSON, named: list[Any]) -> JSON:
     inside = {key: each for key, each in schema.items() if key not in {*outside, "type", "anyOf"}}
     kinds = [{"type": each} if each == "null" else inside | {"type": each} for each in named]
     return {key: each for key, each in schema.items() if key in outside} | {"anyOf": kinds}
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return "string"
 
 
 def _merged(schema: JSON, branches: Iterable[Any]) -> JSON:

@@ -17,9 +17,8 @@ from typing import Final
 from mcpx.core.daemon.service import MARK, ServiceError, service
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.setup.doctor.installation import Finding, Installation, note, ok, wrong
-from mcpx.version import __version__
+from mcpx.version import DISTRIBUTION, __version__
 
-DISTRIBUTION: Final = "mcpx-gateway"
 REINSTALL: Final = f"pip install --force-reinstall {DISTRIBUTION}"
 VERSION_TIMEOUT_S: Final = 10.0  # for another installation to say its version
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([<>=!~0-9.,\s]*)$")
