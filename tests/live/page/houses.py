@@ -42,10 +42,12 @@ class PageHouse(House):
         return {"command": sys.executable, "args": ["-S", "-E", SHOWN, str(self.folder / f"{name}.json")]}
 
     def begin(self, servers: dict[str, Any] | None = None, **settings: Any) -> None:
-        """Write the configuration, and start the daemon."""
+        """Write the configuration, and start the daemon; one that runs has it in force when this returns."""
         self.write({"shown": self.shown} if servers is None else servers, **settings)
-        done = self.run("daemon", "start")
-        assert done.returncode == 0, done.stderr
+        was_running = self.pid is not None
+        for command in (("daemon", "start"), ("reload",))[: 1 + was_running]:
+            done = self.run(*command)
+            assert done.returncode == 0, done.stderr
 
     def server(self, name: str = "shown") -> dict[str, Any]:
         """What the daemon says of a server."""
