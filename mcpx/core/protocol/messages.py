@@ -78,7 +78,7 @@ class Inspect(msgspec.Struct, frozen=True):
     origin: Origin | None = None
 
 
-class Exec(msgspec.Struct, frozen=True, gc=False):
+class Exec(msgspec.Struct, frozen=True):
     """Run a tool; the answer is the upstream's raw result.
 
     `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
@@ -104,7 +104,7 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     for_app: bool = False
 
 
-class Read(msgspec.Struct, frozen=True, gc=False):
+class Read(msgspec.Struct, frozen=True):
     """Read a resource; the answer is the upstream's raw result.
 
     `method` and `cursor` are as in `ReadResource`.
@@ -117,7 +117,7 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     cursor: str | None = None
 
 
-class Forward(msgspec.Struct, frozen=True, gc=False):
+class Forward(msgspec.Struct, frozen=True):
     """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
 
     server_name: str

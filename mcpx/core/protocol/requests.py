@@ -4,8 +4,8 @@ The pipeline makes them of what clients ask of MCPX, which is in `mcpx.core.prot
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
 The answer to each is the raw JSON of the result (`msgspec.Raw`). The context of a request travels with it
-from the frontend to the server. None of them is ever part of a reference cycle, so the garbage collector
-need not track them.
+from the frontend to the server. The garbage collector tracks them: a context leads to the connection that
+keeps it, and through an untracked one no client that has left would ever be freed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Watched:
         self.call: Any = None
 
 
-class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of a request. All of it is empty for a program that uses MCPX as a library."""
 
     client: ClientId | None = None
@@ -100,7 +100,7 @@ NO_CONTEXT: Final = RequestContext()
 INTERNAL_CONTEXT: Final = RequestContext(own=True)
 
 
-class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
     """Members of every request."""
 
     safe: bool = True
@@ -118,7 +118,7 @@ class Recorded(Protocol):
         ...
 
 
-class CallTool(_Request, frozen=True, gc=False):
+class CallTool(_Request, frozen=True):
     """Run a tool. `arguments` is the JSON of an object that has been checked."""
 
     name: str
@@ -149,7 +149,7 @@ class CallTool(_Request, frozen=True, gc=False):
         return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', arguments]
 
 
-class _AboutResource(_Request, frozen=True, gc=False):
+class _AboutResource(_Request, frozen=True):
     """A request that names one resource and nothing else."""
 
     uri: str
@@ -159,7 +159,7 @@ class _AboutResource(_Request, frozen=True, gc=False):
         return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
-class ReadResource(_AboutResource, frozen=True, gc=False):
+class ReadResource(_AboutResource, frozen=True):
     """Read a resource; or by another `method` a folder of resources, or the entry of a skill."""
 
     method: str = "resources/read"
@@ -172,7 +172,7 @@ class ReadResource(_AboutResource, frozen=True, gc=False):
         return named if self.cursor is None else [*named, b',"cursor":', msgspec.json.encode(self.cursor)]
 
 
-class GetPrompt(_Request, frozen=True, gc=False):
+class GetPrompt(_Request, frozen=True):
     """Get a prompt. `arguments` is the JSON of an object, or nothing."""
 
     name: str
@@ -186,7 +186,7 @@ class GetPrompt(_Request, frozen=True, gc=False):
         return [*named, b',"arguments":', self.arguments] if self.arguments else named
 
 
-class Complete(_Request, frozen=True, gc=False):
+class Complete(_Request, frozen=True):
     """Complete an argument. All three are the JSON of an object; `resolved` may be empty."""
 
     ref: bytes
@@ -202,19 +202,19 @@ class Complete(_Request, frozen=True, gc=False):
         return [*members, b',"context":', self.resolved] if self.resolved else members
 
 
-class Subscribe(_AboutResource, frozen=True, gc=False):
+class Subscribe(_AboutResource, frozen=True):
     """Subscribe to changes of one resource (before 2026-07-28)."""
 
     method = "resources/subscribe"
 
 
-class Unsubscribe(_AboutResource, frozen=True, gc=False):
+class Unsubscribe(_AboutResource, frozen=True):
     """End such a subscription (before 2026-07-28)."""
 
     method = "resources/unsubscribe"
 
 
-class TaskRequest(_Request, frozen=True, gc=False):
+class TaskRequest(_Request, frozen=True):
     """Get a task, answer what it asks for, or cancel it (`TASK_METHODS`).
 
     The answers are those of the context.

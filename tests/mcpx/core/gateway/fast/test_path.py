@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import weakref
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcpx.core.config import parse
@@ -186,6 +189,25 @@ async def test_both_paths_give_the_same_answers(modern, name):
 
 
 EXACT = {"server_name": "tools", "tool_name": "list_orders", "arguments": {"limit": 3}}
+
+
+@pytest.mark.anyio
+async def test_nothing_is_kept_of_a_client_that_has_called_and_left():
+    with anyio.fail_after(50):
+        async with open_hub(config_of("tools")) as hub:
+            assert await hub.settled(50)
+            async with served(hub, fast=True) as client:
+                await shake_hands(client, "somebody")
+                assert "result" in await client.ask("tools/call", {"name": "exec", "arguments": EXACT})
+                paths = [each for each in gc.get_objects() if type(each) is FastPath]
+                left = [weakref.ref(path) for path in paths]
+                del paths
+            assert left
+            await anyio.lowlevel.checkpoint()
+            gc.collect()
+            assert [path() for path in left] == [None] * len(left)
+
+
 SLIPS = [
     {"tool_name": "tools.list_orders"},
     {"tool_name": "mcp__tools__list_orders"},
