@@ -88,10 +88,11 @@ class InSession(Posted):
         return await self._session.ask(method, params, opts, self.say)
 
     def _answer(self, pieces: tuple[Bytes, ...]) -> None:
-        self._session.over(self)
         if self._stream is not None:
-            self._stream.answer(self.id, pieces)
+            self._stream.answer(self.id, pieces)  # a session that never began ends, and its streams with it
+            self._session.over(self)
             return
+        self._session.over(self)
         self._ticker.discard(self)
         if pieces:
             self.exchange.respond_message(pieces, self._session.headers)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import anyio
+import httpx2
 import pytest
 
 from mcpx.core.catalog.snapshot import State
+from tests.mcpx.core.gateway.endpoints import ACCEPT
 from tests.mcpx.core.gateway.peer.peers import ENDPOINTS, open_peers
 from tests.mcpx.scripted import PATIENCE_S, Gate, entry
 from tests.mcpx.serving import LEGACY
@@ -62,6 +64,20 @@ async def test_a_server_that_cannot_be_had_is_an_error_and_the_other_era_may_be_
             peer._modern = not peer._modern
             again = await greet(peer, "modern" if peer._modern else "handshake")
             assert again.error["data"]["mcpx"]["code"] == "server_unavailable"
+
+
+async def test_a_greeting_that_fails_late_is_answered_on_its_stream(tmp_path):
+    with Gate(tmp_path / "gate") as gate:
+        async with open_peers({"s": entry(exit=3, gate=str(gate.path))}, settled=False) as peers:
+            hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+            async with (
+                httpx2.AsyncClient(timeout=PATIENCE_S) as client,
+                client.stream("POST", f"{peers.url}/peers/s", json=hello, headers=ACCEPT) as response,
+            ):
+                assert response.headers["content-type"] == "text/event-stream"  # it has taken long
+                for _ in range(20):
+                    gate.let_one_through()
+                assert b"server_unavailable" in await response.aread()
 
 
 async def test_one_that_has_listed_before_is_served_while_it_is_down(tmp_path):
