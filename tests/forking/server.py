@@ -101,6 +101,7 @@ def load() -> None:
         import_module(name)
     # which fills caches that otherwise each process fills for itself
     import_module("mcpx.core.config").parse(CONFIG, where="warm")
+    import_module("mcpx.core.catalog.words").groups_of("")
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a fork would lose threads"
     gc.collect()
     gc.freeze()  # or the first collection of each fork copies every page

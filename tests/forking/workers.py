@@ -70,10 +70,10 @@ class Workers:
                         self._hear(session, self._working[ready])
                     else:
                         client.SERVER.start()
-                if session.shouldfail:
-                    raise session.Failed(session.shouldfail)
-                if session.shouldstop:
-                    raise session.Interrupted(session.shouldstop)
+                    if session.shouldfail:
+                        raise session.Failed(session.shouldfail)
+                    if session.shouldstop:
+                        raise session.Interrupted(session.shouldstop)
         finally:
             for worker in self._working.values():
                 worker.connection.close()  # it ends after the test that it is at

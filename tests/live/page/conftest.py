@@ -6,17 +6,14 @@ A file whose daemon is another one has a fixture `house` of its own.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.async_api import Browser, expect
 
 from tests.live import servers
 from tests.live.oauth import people
 from tests.live.page.houses import PageHouse, open_house
-from tests.live.page.visits import AXE, Visit, visiting
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser
+from tests.live.page.visits import AXE, PAGE_MS, Visit, visiting
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +24,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
     servers.absent(None if AXE.exists() else "axe-core is not installed; run scripts/test --all")
+    expect.set_options(timeout=PAGE_MS)
     async with people.open_browser() as browser:
         yield browser
 

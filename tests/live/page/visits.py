@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Locator, Page, ViewportSize
 
 AXE: Final = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
-PAGE_MS: Final = 15_000
+PAGE_MS: Final = 30_000  # for what a page waits for: a machine may be busy
 MAX_TABS: Final = 60
 """The most keys to anything on a page with one server."""
 WIDE: Final[ViewportSize] = {"width": 1600, "height": 1000}
