@@ -129,7 +129,7 @@ class Calls:
         """Send requests over that link from now on, those that wait first."""
         self._link, self._sender, self._wire = link, sender, link.wire
         self._open = True
-        self._counters.find_silent_since = self.silent_since
+        self._counters.silences.add(self.silent_since)
         self._wire.on_drained = self._resume
         self._mailbox.attach(self._take)
 
@@ -159,6 +159,7 @@ class Calls:
     def close(self) -> None:
         """Settle what is still in flight: the session is over."""
         self.detach()
+        self._counters.silences.discard(self.silent_since)
         unread = self._link.first_unread()
         for each in self._own_expiry.values():
             each.clear()

@@ -65,19 +65,20 @@ class Counters:
         self.listings = 0
         self.malformed = 0
         """Lines or messages that were not MCP."""
-        self.find_silent_since: Callable[[], float | None] = lambda: None
-        """Finds `silent_since`; set by what has the calls in flight."""
+        self.silences: set[Callable[[], float | None]] = set()
+        """Each finds since when one of the open sessions is silent, with calls in flight."""
         self.durations = Histogram()
         """Of all calls that were answered."""
         self._recent: deque[float] = deque(maxlen=RECENT_CALLS)
 
     @property
     def silent_since(self) -> float | None:
-        """Since when the server, with calls in flight, has given no sign of life; None without calls.
+        """Since when a session with calls in flight has given no sign of life, the longest; None without calls.
 
         By `time.monotonic()`. An answer is a sign, and so is progress.
         """
-        return self.find_silent_since() if self.in_flight else None
+        found = (find() for find in self.silences) if self.in_flight else ()
+        return min((each for each in found if each is not None), default=None)
 
     def sent(self) -> None:
         """Record that a call goes out."""

@@ -62,6 +62,18 @@ async def test_each_client_has_a_process_of_its_own_from_its_first_call_on(ears)
         assert len(set(pids)) == len(ears.of("started")) == 3
 
 
+async def test_the_silence_of_one_session_is_seen_whichever_was_opened_last(ears):
+    async with one_server(ears, settings=OWN) as watch, anyio.create_task_group() as tasks:
+        one, two, counters = ClientId(), ClientId(), watch.hub.upstreams["s"].counters
+        tasks.start_soon(call, watch, one, "hang")
+        await ears.hear("call", tool="hang")
+        await process(watch, ears, two)
+        assert counters.silent_since is not None
+        tasks.cancel_scope.cancel()
+    assert counters.silent_since is None
+    assert len(counters.silences) == 0  # of sessions that are over
+
+
 async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
     async with one_server(ears, settings=OWN) as watch:
         one, two = ClientId(), ClientId()
