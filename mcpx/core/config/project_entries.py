@@ -224,6 +224,10 @@ def _unfit(given: Any) -> str | None:
     if not isinstance(given, JSONObject):
         return "expected an object"
     kept = {key: value for key, value in given.items() if key in _KEYS}
+    try:
+        msgspec.json.encode(kept)
+    except UnicodeEncodeError:
+        return "it holds half a character (a lone surrogate)"
     if any(True for text in _texts(kept) for _ in secrets_in(text)):
         return "the file of a project cannot name secrets of the keychain, or commands that print them"
     return None

@@ -40,6 +40,7 @@ from mcpx.core.config.project_entries import (
 from mcpx.core.policy.agreements import Agreements, Said, shown
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.system.endpoint import Endpoint
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import one_line
 from mcpx.errors import CallError, Code, MCPXError
 from mcpx.paths import config_hint, state_folder
@@ -52,6 +53,7 @@ KNOWN_TIMEOUT_S: Final = 2.0  # that a client's first request waits for the file
 MAX_NAMES: Final = 8  # in a sentence
 MAX_NAME_CHARS: Final = 40  # likewise
 MAX_AT_ONCE_BYTES: Final = 1 << 17  # of files that are read before a call, on the event loop
+_BAD_WORDS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 OTHER: Final = "the files of its project say something else now, which nobody has agreed to"
 
 
@@ -310,7 +312,13 @@ class ProjectFiles:
 
 def _read(project: str, claude: ClaudeProjects) -> _Known:
     seen = look_at(project)  # before it is read: what changes meanwhile is looked at again
-    return _Known(seen, read_project(project, claude))
+    try:
+        return _Known(seen, read_project(project, claude))
+    except _BAD_WORDS as error:  # the boundary: a stranger's files cost their project, not MCPX
+        contain(error, "project files", project=project)
+        return _Known(
+            seen, ProjectServers(project, {}, (f"its files cannot be read ({type(error).__name__})",))
+        )
 
 
 def _is_small(seen: Seen) -> bool:

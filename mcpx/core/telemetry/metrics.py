@@ -73,7 +73,7 @@ class Counters:
 
     @property
     def silent_since(self) -> float | None:
-        """Since when a session with calls in flight has given no sign of life, the longest; None without calls.
+        """Since when one of its sessions with calls in flight has given no sign of life; None without calls.
 
         By `time.monotonic()`. An answer is a sign, and so is progress.
         """

@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcpx.core.config.project_entries import read_project
+from mcpx.core.daemon import project_files
 from mcpx.core.policy.agreements import shown
 from tests.mcpx.core.daemon.daemons import until
 from tests.mcpx.core.daemon.test_projects import call, client, inspected, server, told, where
@@ -166,6 +168,27 @@ async def test_what_was_shown_is_what_is_agreed_to(house, folders):
     path.write_text(json.dumps({"mcpServers": {"db": {"command": "evil"}}}))
     seen = json.loads(approve(house, shop, "--json").stdout or "{}")
     assert seen == {}  # it wants --yes
+
+
+@pytest.mark.parametrize(
+    "given", ['{"args": ["\\ud800"]}', '{"env": {"\\udfff": "1"}}', '{"command": "\\ud800"}']
+)
+def test_half_a_character_costs_its_entry_alone(tmp_path, given):
+    odd = f'"odd": {{"command": "x", {given[1:]}'
+    (tmp_path / ".mcp.json").write_text(f'{{"mcpServers": {{{odd}, "good": {{"command": "x"}}}}}}')
+    found = read_project(str(tmp_path))
+    assert list(found.entries) == ["good"]
+    assert "odd: it holds half a character" in found.problems[0]
+
+
+async def test_files_that_cannot_be_read_cost_their_project_alone(house, folders, monkeypatch):
+    def read(_project, _claude=None):
+        raise KeyError("nobody has thought of it")
+
+    monkeypatch.setattr(project_files, "read_project", read)
+    files = project_files.ProjectFiles(house.folder, changed=anyio.lowlevel.checkpoint)
+    found = await files.answer(str(folders[1]), "")
+    assert (found["servers"], found["problems"]) == ([], ["its files cannot be read (KeyError)"])
 
 
 def test_files_that_are_odd_harm_nobody_and_are_named(tmp_path):
