@@ -78,6 +78,12 @@ class Line:
             self._out, json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"
         )
 
+    def answer(self, request_id, result):
+        """Answer a request of the server."""
+        os.write(
+            self._out, json.dumps({"jsonrpc": "2.0", "id": request_id, "result": result}).encode() + b"\n"
+        )
+
     async def hear(self, method):
         """Wait for a notification."""
         while method not in self.notifications:

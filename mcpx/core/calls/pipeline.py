@@ -33,7 +33,7 @@ from mcpx.core.policy.approvals import Approvals
 from mcpx.core.policy.changed_calls import cleaned, hidden_in, lacks_project
 from mcpx.core.protocol.call_trace import CallTrace, end_with
 from mcpx.core.protocol.messages import Exec, Forward, Read, Request, as_call_error, method_of
-from mcpx.core.protocol.requests import CallTool, ReadResource, RequestContext
+from mcpx.core.protocol.requests import CallTool, ReadResource, RequestContext, TaskRequest
 from mcpx.core.rendering.suggest import unknown_tool
 from mcpx.core.servers.admission import is_safe, not_read_only
 from mcpx.core.servers.call_queue import RawReply
@@ -150,6 +150,10 @@ class Pipeline:
         forwarded = replace(request.request, context=context)
         if (refused := server.refusal_of(forwarded)) is not None:
             raise refused
+        known = server.catalogue if isinstance(forwarded, TaskRequest) else None
+        for each in () if known is None else known.every_tool().values():  # whose task it is is not known
+            if each.change is not None:
+                reply, _ = cleaned(each.change, reply, context.project)
         server.submit(forwarded, reply)
 
     # --- calls: resolve, permit, check, ask, queue
@@ -264,7 +268,10 @@ class Pipeline:
             given = request.given or request.arguments
             call = admitted(self._approvals, server, tool, call, rule=rule, given=given, reply=reply)
         if call.change is not None:
-            reply = cleaned(call.change, reply, call.context.project)
+            context = call.context
+            reply, on_progress = cleaned(call.change, reply, context.project, context.on_progress)
+            if on_progress is not context.on_progress:
+                call = replace(call, context=replace(context, on_progress=on_progress))
         server.submit(call, reply)
 
 

@@ -2,13 +2,13 @@
 
 A call keeps the client's form on its way, so that a person who is asked, the audit log and errors show what
 the client gave. `arguments_sent` makes the server's form when it is written. What comes back is given to the
-client without what it repeats of fixed arguments (`cleaned`). Pure.
+client without what it repeats of fixed arguments (`cleaned`, `without_secrets`). Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -58,24 +58,29 @@ def _in_project(value: Any, project: str) -> Any:
 # --- what comes back
 
 
-def cleaned(change: ToolChange, reply: Reply[msgspec.Raw], project: str) -> Reply[msgspec.Raw]:
-    """The reply for the session of a call, which settles the client's without what repeats fixed arguments.
+Progress = Callable[[bytes], None] | None
 
-    It is the client's own where nothing is to be kept back.
+
+def cleaned(
+    change: ToolChange, reply: Reply[msgspec.Raw], project: str, on_progress: Progress = None
+) -> tuple[Reply[msgspec.Raw], Progress]:
+    """The reply and the progress for the session of a call, without what repeats fixed arguments.
+
+    They are the client's own where nothing is to be kept back.
     """
     clean = _without_fixed(change, project)
     if clean is None:
-        return reply
+        return reply, on_progress
+
+    def clean_bytes(given: bytes | msgspec.Raw) -> bytes:
+        text = bytes(given).decode(errors="surrogateescape")
+        return clean(text).encode(errors="surrogateescape")
 
     def settled(inner: Reply[msgspec.Raw]) -> None:
         if (error := inner.error) is not None:
-            if isinstance(error, CallError):
-                error.args = (clean(str(error)),)
-                error.details = msgspec.json.decode(clean(msgspec.json.encode(error.details).decode()))
-            reply.reject(error)
+            reply.reject(_cleaned_error(error, clean))
         elif inner.value is not None:
-            text = bytes(inner.value).decode(errors="surrogateescape")
-            reply.resolve(msgspec.Raw(clean(text).encode(errors="surrogateescape")))
+            reply.resolve(msgspec.Raw(clean_bytes(inner.value)))
 
     inner = Reply(settled)
 
@@ -84,7 +89,21 @@ def cleaned(change: ToolChange, reply: Reply[msgspec.Raw], project: str) -> Repl
         return isinstance(inner.error, Abandoned) and inner.error.begun
 
     reply.on_abandon = abandon
-    return inner
+    return inner, on_progress and (lambda members: on_progress(clean_bytes(members)))
+
+
+def _cleaned_error(error: BaseException, clean: Callable[[str], str]) -> BaseException:
+    if isinstance(error, CallError):
+        error.args = (clean(str(error)),)
+        error.details = msgspec.json.decode(clean(msgspec.json.encode(error.details).decode()))
+    return error
+
+
+def without_secrets(said: JSON, fixed: Iterable[JSON]) -> JSON:
+    """A message of the server's own accord, without the secrets among arguments that are fixed."""
+    secrets = [each for values in fixed for each in secrets_filled(values)]
+    shown = Redactor(secrets).data(said) if secrets else said
+    return shown if isinstance(shown, dict) else {}
 
 
 def _without_fixed(change: ToolChange, project: str) -> Callable[[str], str] | None:

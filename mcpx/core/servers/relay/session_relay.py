@@ -24,9 +24,11 @@ import msgspec
 import structlog
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.config.server_config import Overrides
+from mcpx.core.policy.changed_calls import without_secrets
 from mcpx.core.policy.server_questions import presented
 from mcpx.core.protocol.context import ELICITATION, LEVELS, QUESTIONS, Caller, OnStep, wants
-from mcpx.core.protocol.requests import Request
+from mcpx.core.protocol.requests import CallTool, Request
 from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.servers.relay.clients import (
     LOG,
@@ -77,9 +79,14 @@ class ServerRequestRouter:
         client: object | None = None,
         from_mcpx: bool = False,
         on_question: Callable[[], None] = lambda: None,
+        overrides: Callable[[], Overrides] = dict,
     ) -> None:
-        """`from_mcpx`: the server is at another MCPX. `on_question` is called with each; must not raise."""
+        """`from_mcpx`: the server is at another MCPX. `on_question` is called with each; must not raise.
+
+        `overrides` are those of the server's entry, now.
+        """
         self._server = server
+        self._overrides = overrides
         self._from_mcpx = from_mcpx
         self._on_question = on_question
         self._client = client  # whose own session it is
@@ -143,6 +150,7 @@ class ServerRequestRouter:
             found = self._only_client(found, method)
         if refusal := found.caller.capabilities.refusal(method, params):
             raise MCPError(refusal.code, f"{refusal.message}; MCPX cannot pass {self._server}'s request on")
+        params = without_secrets(params, _fixed_in(found, self._overrides()))
         if method == ELICITATION:
             asking = None if found.caller.is_peer else self._server
             params = presented(params, asking, from_mcpx=self._from_mcpx)
@@ -209,6 +217,13 @@ class ServerRequestRouter:
             handle.notify(ELICITATION_COMPLETE, params)
 
 
+def _fixed_in(found: Attributed | Unattributed, overrides: Overrides) -> list[JSON]:
+    """The arguments that are fixed in the calls that a message may belong to, and in the server's entry."""
+    calls = found.calls if isinstance(found, Attributed) else ()
+    changes = [each.request.change for each in calls if isinstance(each.request, CallTool)]
+    return [each.fixed for each in (*overrides.values(), *changes) if each is not None]
+
+
 def _as_object(params: Mapping[str, Any] | None) -> JSON:
     """The parameters of a message as a plain object."""
     if params is None:
@@ -245,8 +260,10 @@ class SessionRelay:
         client: object | None = None,
         from_mcpx: bool = False,
         on_question: Callable[[], None] = lambda: None,
+        overrides: Callable[[], Overrides] = dict,
     ) -> None:
         self.clients = clients
+        self._overrides = overrides
         self._server = server
         self._client = client
         self._attribution = Attribution(server, calls)
@@ -260,6 +277,7 @@ class SessionRelay:
             client=client,
             from_mcpx=from_mcpx,
             on_question=on_question,
+            overrides=overrides,
         )
 
     def handle_notification(
@@ -282,6 +300,7 @@ class SessionRelay:
         name = params.get("logger")
         shown = {**params, "logger": f"{self._server}/{name}" if name else self._server}
         found = self._attribution.attribute(named, want_logs=on_request)
+        shown = without_secrets(shown, _fixed_in(found, self._overrides()))
         if isinstance(found, Attributed):
             if wants(found.caller.log_level, level):
                 found.caller.log(shown)

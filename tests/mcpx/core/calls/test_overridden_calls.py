@@ -71,7 +71,7 @@ def native(tool, arguments=GIVEN):
 
 
 @asynccontextmanager
-async def opened(entry, *, profile=None, project=None, expose="both", **settings):
+async def opened(entry, *, profile=None, project=None, expose="both", capabilities=None, **settings):
     """A line to a hub over one server, of a client in a project."""
     profiles = {} if profile is None else {"profiles": {"p": profile}}
     async with open_watched(config_of({"s": entry}, **profiles, **settings)) as watch:
@@ -82,7 +82,7 @@ async def opened(entry, *, profile=None, project=None, expose="both", **settings
         client = ClientId()
         client.has_root(project and str(project))
         async with Line(watch.hub).connected(gateway, client) as line:
-            await line.initialize()
+            await line.initialize(capabilities=capabilities)
             line.watch = watch
             yield line
 
@@ -166,6 +166,40 @@ async def test_an_error_of_the_server_loses_what_it_repeats(tmp_path):
             result = await line.ask(*way("find"))
             assert "bad token ***HOUSE_TOKEN***" in json.dumps([result, line.error])
             assert SECRET not in json.dumps([result, line.error])
+
+
+@pytest.mark.parametrize("at", ["entry", "profile"])
+async def test_what_a_server_says_on_the_way_loses_what_it_repeats(tmp_path, at):
+    told, question = "with @{given.token}", {"type": "object", "properties": {}}
+    steps = [
+        {"progress": {"progress": 1, "message": told}},
+        {"notify": "notifications/message", "params": {"level": "error", "data": told}},
+        {"ask": {"method": "elicitation/create", "params": {"message": told, "requestedSchema": question}}},
+        {"say": "@{answer.action}"},
+    ]
+    overrides = {"search_all": OVERRIDE}
+    entry = server(tmp_path / "notes", answer=steps, **({"overrides": overrides} if at == "entry" else {}))
+    profile = {"overrides": {"s": overrides}} if at == "profile" else None
+    async with opened(entry, profile=profile, project=tmp_path, capabilities={"elicitation": {}}) as line:
+        said = []
+
+        def decode(written):
+            message = json.loads(written)
+            said.append(message)
+            if message.get("method") == "elicitation/create":
+                line.answer(message.pop("id"), {"action": "decline"})
+            return message
+
+        line.decode = decode
+        await line.ask("logging/setLevel", {"level": "debug"})
+        method, params = exec_of("find")
+        result = await line.ask(method, params | {"_meta": {"progressToken": "t"}})
+        assert text_of(result) == "decline"
+    methods = [each["method"] for each in said if "method" in each]
+    assert methods == ["notifications/progress", "notifications/message", "elicitation/create"]
+    for each in said[1:4]:
+        assert "with ***HOUSE_TOKEN***" in json.dumps(each)
+    assert SECRET not in json.dumps(said)
 
 
 async def test_without_a_project_a_call_that_needs_one_is_refused(tmp_path):
