@@ -25,6 +25,7 @@ from mcpx.core.text.nearest import nearest
 RESERVED: Final = frozenset({"servers"})
 """What follows on `/mcp/` in the URLs of HTTP and is no profile."""
 MAX_NAMED: Final = 20  # names in a message
+MAX_NAME_KEPT: Final = 256  # characters, with whether a pattern fits: clients name what they like
 _NAME: Final = re.compile(r"\w[\w.-]{0,63}")
 
 
@@ -112,9 +113,13 @@ def own_pattern(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> str
     return pattern if names_server else f"{escape(server)}.{pattern}"
 
 
-@lru_cache(maxsize=8192)
 def fits(name: str, pattern: str) -> bool:
     """Return True if a pattern is that name, or fits it."""
+    return _fits(name, pattern) if len(name) <= MAX_NAME_KEPT else _fits.__wrapped__(name, pattern)
+
+
+@lru_cache(maxsize=8192)
+def _fits(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 

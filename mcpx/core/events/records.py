@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from mcpx.core.protocol.context import Origin, library_origin
+from mcpx.core.text import cut
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned, Reply
 
@@ -52,6 +53,7 @@ ENDS: Final = [
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(ENDS) if code != DIED}
 ANSWERED: Final = 1
 _WITHDRAWN: Final = _MARKS[_CANCELLED]
+MAX_NAMES_CHARS: Final = 16_384  # of a server and what is named there
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -344,7 +346,11 @@ class Records:
             self._tally.goes_on(self._target(kind, server, name, origin))
 
     def _target(self, kind: Kind, server: str, name: str, origin: Origin | None) -> Target:
-        return origin or library_origin(), server, kind, self.hide(name) if kind == "resource" else name
+        """The asker, and what is asked for; names too long to be real are cut, for much is kept by it."""
+        shown = self.hide(name) if kind == "resource" else name
+        if len(shown) + len(server) > MAX_NAMES_CHARS:
+            server, shown = cut(server, MAX_NAMES_CHARS // 2), cut(shown, MAX_NAMES_CHARS // 2)
+        return origin or library_origin(), server, kind, shown
 
     def _ended(self, record: Record) -> None:
         self.running.pop(record.at_us, None)
@@ -367,5 +373,4 @@ class Records:
         if now <= self._last_us:
             now = self._last_us + 1
         self._last_us = now
-        shown = self.hide(name) if kind == "resource" else name
-        return Record(now, (origin or library_origin(), server, kind, shown), arguments, self._ended)
+        return Record(now, self._target(kind, server, name, origin), arguments, self._ended)

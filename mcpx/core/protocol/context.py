@@ -26,6 +26,7 @@ from mcpx.core.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 
 Transport = Literal["stdio", "socket", "http", "control", "page", "library"]
 MAX_CLIENT_CHARS: Final = 128
+MAX_CAPABILITIES_KEPT: Final = 4096  # bytes; real ones are shorter
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=True):
@@ -39,7 +40,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
     client: str | None = None
     """What the client calls itself, `name/version`; None where it does not say."""
     name: str | None = None
-    """Its name alone."""
+    """Its name alone, as `name_kept` has it."""
     user: str | None = None
     """The user at the other end: of the socket, or of this process."""
     profile: str | None = None
@@ -47,11 +48,13 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
     token: str | None = None
     """The name of the token that it showed."""
 
-    @property
-    def known_by(self) -> str:
-        """The name, to tell clients apart by: of one that is too long to be kept, a digest."""
-        name = self.name or ""
-        return name if len(name) <= MAX_CLIENT_CHARS else sha256(name.encode(errors="replace")).hexdigest()
+
+def name_kept(name: str | None) -> str | None:
+    """The name of a client as it is kept, to tell clients apart by: a long one ends with its digest."""
+    if name is None or len(name) <= MAX_CLIENT_CHARS:
+        return name
+    digest = sha256(name.encode(errors="replace")).hexdigest()
+    return name[: MAX_CLIENT_CHARS - len(digest)] + digest
 
 
 def client_text(name: str | None, version: str | None) -> str | None:
@@ -154,9 +157,13 @@ def _elicitation_refusal(declared: JSON | None, params: JSON) -> MCPError | None
     return None
 
 
-@lru_cache(maxsize=256)
 def read_capabilities(raw: bytes) -> Capabilities:
     """Decode capabilities from JSON; what cannot be read declares nothing."""
+    return _capabilities(raw) if len(raw) <= MAX_CAPABILITIES_KEPT else _capabilities.__wrapped__(raw)
+
+
+@lru_cache(maxsize=256)
+def _capabilities(raw: bytes) -> Capabilities:
     try:
         return Capabilities(msgspec.json.decode(raw, type=_Declared))
     except (msgspec.DecodeError, RecursionError):

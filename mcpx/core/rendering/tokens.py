@@ -26,13 +26,14 @@ from typing import Final
 
 # One piece as both encodings would cut it; camel case is cut as o200k_base does, in `_word`.
 _PIECE: Final = re.compile(
-    r"[ -/:-@\[-`{-~]?[A-Za-z]+"  # a word, with the space or sign before it
+    r"[ -/:-@\[-`{-~]?[A-Za-z]{1,256}"  # a word, with the space or sign before it; a piece may be kept
     r"|[0-9]{1,3}"
-    r"| ?[!-/:-@\[-`{-~]+"  # a run of signs
-    r"|[^\S\n]+"
-    r"| ?[^\x00-\x7f]+"  # everything beyond ASCII, charged by the letter
+    r"| ?[!-/:-@\[-`{-~]{1,256}"  # a run of signs
+    r"|[^\S\n]{1,256}"
+    r"| ?[^\x00-\x7f]{1,256}"  # everything beyond ASCII, charged by the letter
     r"|[\x00-\x1f\x7f]"
 )
+_MAX_KEPT_CHARS: Final = 1024  # of a line with its price
 _NEWLINES: Final = re.compile(r"([!-/:-@\[-`{-~]?)\n+")  # one piece, and one with a run of signs before it
 _SEGMENT: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -168,10 +169,16 @@ def _line(line: str) -> int:
     return sum(map(price, _PIECE.findall(line)))
 
 
+def _any_line(line: str) -> int:
+    """The price of a line that may be too long to be kept."""
+    return _line(line) if len(line) <= _MAX_KEPT_CHARS else _line.__wrapped__(line)
+
+
 def estimate(text: str) -> int:
     """Tokens that `text` costs a model: an estimate on the high side (see the module), 0 for no text."""
     breaks = sum(_NEWLINE_AFTER_SIGN if sign else _NEWLINE for sign in _NEWLINES.findall(text))
-    hundredths = breaks + sum(map(_line, text.split("\n")))
+    price = _line if len(text) <= _MAX_KEPT_CHARS else _any_line
+    hundredths = breaks + sum(map(price, text.split("\n")))
     return -(-hundredths // 100)
 
 

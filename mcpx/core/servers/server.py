@@ -327,7 +327,7 @@ class Server:
             CallError: `overloaded`: too many names are in use.
         """
         principal = "" if context.client is None else context.client.principal
-        key = principal, context.origin.known_by if context.origin else ""
+        key = principal, (context.origin and context.origin.name) or ""
         known = self._named.pop(key, None)
         if known is None:
             self._make_room_for_name()

@@ -20,7 +20,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.protocol.context import ClientId, Origin, client_text
+from mcpx.core.protocol.context import ClientId, Origin, client_text, name_kept
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.system.users import this_user
@@ -223,7 +223,7 @@ def origin_of(connection: Connection, hub: HubView) -> Origin:
     return Origin(
         transport=connection.transport,
         client=None if info is None else client_text(info.name, info.version),
-        name=None if info is None else info.name,
+        name=None if info is None else name_kept(info.name),
         user=this_user(),
         profile=hub.endpoint.profile,
         token=None if bearer is None else bearer.token.name,

@@ -41,6 +41,7 @@ from mcpx.core.protocol.context import (
     Origin,
     Transport,
     client_text,
+    name_kept,
     read_capabilities,
 )
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
@@ -312,7 +313,7 @@ class FastContexts:
         return Origin(
             transport=self._connection.transport,
             client=client,
-            name=name,
+            name=name_kept(name),
             user=this_user(),
             profile=self._profile,
             token=self._connection.token,

@@ -25,7 +25,7 @@ from mcpx.core.gateway.tracing import client_attributes
 from mcpx.core.policy.policy import Kind
 from mcpx.core.policy.tokens import NamedToken
 from mcpx.core.protocol.call_trace import CallTrace
-from mcpx.core.protocol.context import Origin, Transport, client_text
+from mcpx.core.protocol.context import Origin, Transport, client_text, name_kept
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.messages import (
@@ -309,7 +309,7 @@ def origin_of(
     return Origin(
         transport=transport,
         client=client_text(name, version if isinstance(version, str) else None),
-        name=name,
+        name=name_kept(name),
         user=this_user(),
         profile=None if token is None else token.profile,
         token=None if token is None else token.name,

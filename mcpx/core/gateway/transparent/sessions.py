@@ -210,7 +210,7 @@ class TransparentSessions:
             upstream.rate.admit(request.tool)
         who = self._sessionless if client is None else client
         if client is None and upstream.per_client:
-            who = who.of_name(self._origin(None, request).known_by)
+            who = who.of_name(self._origin(None, request).name or "")
         if self._token is not None:
             who.profile, who.token = self._token.profile, self._token.name
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
