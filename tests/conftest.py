@@ -91,6 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.others)
         elif item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
+    slow = {item.path for item in items if {"others", "long"} & {mark.name for mark in item.iter_markers()}}
+    items.sort(key=lambda item: item.path not in slow)  # begun last, they would keep one worker at the end
 
 
 def pytest_configure(config: pytest.Config) -> None:
