@@ -66,6 +66,7 @@ from supervisors import (
 
 log = structlog.get_logger()
 NOT_STARTED: Final = "it is started for clients of its transparent endpoint only"
+START_FAILED: Final = "it could not be started; mcpx restart tries again"
 REMOVED: Final = "it was removed from the configuration"
 READ_CACHE: Final = "mcpx.core.servers.fleet.read_cache"  # loaded by the first server that has `cache`
 PEERS_AT_ONCE: Final = 32  # starts at other MCPX, which limit their own
@@ -308,6 +309,8 @@ class Fleet:
 
     async def restart(self, server: Server) -> None:
         """End a server in order and start it again; see `supervision.restart`."""
+        if server.queue.pending_reason is START_FAILED:
+            self.start(server.main)
         await restart(server, self.supervisor, self.news, stop_timeout_s=self._stop_timeout_s)
 
     async def await_start(self, server: Server) -> None:

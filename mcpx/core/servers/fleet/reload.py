@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from mcpx.core.catalog.diff import diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import Config, ServerConfig
-from mcpx.core.servers.fleet.fleet import REMOVED, Fleet
+from mcpx.core.servers.fleet.fleet import REMOVED, START_FAILED, Fleet
 from mcpx.core.servers.offers.server_identity import program_of
 from mcpx.core.servers.server import Server
 from mcpx.core.telemetry.contained import contain
@@ -192,8 +192,7 @@ async def carry_out(fleet: Fleet, plan: ReloadPlan, new: Mapping[str, Server]) -
             new[name].take_over(old[name])  # shown as starting, until it has listed for itself
     fleet.readiness.expect(name for name in plan.added if _is_awaited(fleet, new[name]))
     for name in plan.added:
-        with _noted(faults, name):
-            fleet.start(new[name].main, asleep=fleet.may_sleep(new[name]))
+        _start(fleet, new[name], faults, asleep=fleet.may_sleep(new[name]))
     staying = {name: new.get(name) or fleet.upstreams[name] for name in fleet.config.servers}
     fleet.publish(staying | {name: old[name] for name in plan.removed})
     fleet.observers.announce((*plan.added, *plan.changed))
@@ -224,10 +223,17 @@ async def _replace(fleet: Fleet, old: Server, new: Server, faults: dict[str, Exc
     was_asleep = old.queue.is_asleep
     with _noted(faults, old.name):
         await fleet.retire(old, CHANGED)
+    _start(fleet, new, faults, asleep=was_asleep and fleet.may_sleep(new))
     with _noted(faults, old.name):
-        fleet.start(new.main, asleep=was_asleep and fleet.may_sleep(new))
         if new.config.disabled is None:
             fleet.direct.carry_over(old, new)
+
+
+def _start(fleet: Fleet, new: Server, faults: dict[str, Exception], *, asleep: bool) -> None:
+    if new.config.disabled is None:
+        new.queue.pending_reason = START_FAILED  # nothing supervises it until that has worked
+    with _noted(faults, new.name):
+        fleet.start(new.main, asleep=asleep)
 
 
 @contextmanager

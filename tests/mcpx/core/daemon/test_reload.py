@@ -267,5 +267,8 @@ async def test_a_reload_that_fails_at_one_server_changes_the_others_and_names_it
         assert failed.value.in_force
         assert "c (out of luck); all else is in force. Run mcpx restart" in str(failed.value)
         assert list(watch.hub.upstreams) == ["a", "b", "c", "d"]
+        assert "mcpx restart tries again" in watch.hub.upstreams["c"].info().cause
         for name in ("a", "b", "d"):
             await watch.becomes(State.READY, name)
+        await watch.hub.restart("c")
+        assert await watch.text("echo", {"text": "x"}, server="c") == "x"
