@@ -35,7 +35,8 @@ Section = Mapping[str, tuple[str, str]]
 HIDDEN: Final = frozenset({"list", "mcp", "reload"})
 """Commands that completion leaves out: others do the same."""
 _CURE: Final = re.compile(
-    r"(?:^|[ `(])(?:mcpx (?!command\b)[a-z]|(?:chmod|kill|rm|export|ray) |--[a-z]|MCPX_[A-Z])|try again"
+    r"(?:^|[ `(])(?:mcpx (?!command\b)[a-z]|(?:chmod|kill|rm|export|ray|pip install) |--[a-z]|MCPX_[A-Z])"
+    "|try again"
 )
 """Of a text: it names what to type, or an option or variable to set."""
 _PLACE: Final = re.compile(r"(?::\d+:\d+|: \$.*)$")
@@ -203,7 +204,7 @@ def with_cure(text: str, error: Exception, arguments: Sequence[str] = ()) -> str
     """A text that ends with what cures the error, or finds its cause, where it names no command by itself."""
     if _CURE.search(text):
         return text
-    then = "\n" if "\n" in text else "; "
+    text, then = (text, "\n") if "\n" in text else (text.removesuffix("."), "; ")
     if isinstance(error, ConfigError):
         file = _PLACE.sub("", error.where)
         option = config_hint(file) if os.path.exists(file) else ""
@@ -213,12 +214,19 @@ def with_cure(text: str, error: Exception, arguments: Sequence[str] = ()) -> str
     option = config_hint(given) if given else ""
     details = _details(error)
     code, server = details.get("code"), shlex.quote(str(details.get("server", "")))
-    if code in {"unknown_tool", "unknown_resource", "invalid_arguments"}:
-        return f"{text}{then}to see what there is: mcpx inspect {server}{option}"
+    lists = words[0] in {"prompts", "resources"}
+    if code in {"unknown_tool", "unknown_resource", "invalid_arguments"} or (
+        lists and code == "upstream_error"
+    ):
+        return f"{text}{then}to see what there is: mcpx {words[0] if lists else 'inspect'} {server}{option}"
     if code is not None and code != "unknown_server":
         return f"{text}{then}its state: mcpx status {server}{option}"
     if code is not None or _NO_SERVER.match(text):
         return f"{text}{then}to see the servers: mcpx status{option}"
+    if (details.get("problem") or getattr(error, "problem", None)) == "not_for_people":
+        return f"{text}{then}for those that need one: mcpx login --all{option}"
+    if text.startswith("there is no profile"):
+        return f"{text}{then}leave --profile out, or write it under $.profiles of the configuration"
     if "did you mean" in text or (isinstance(error, OSError) and error.errno in _TYPED):
         return text
     return f"{text}{then}to look for the cause: mcpx doctor{option}"

@@ -215,26 +215,35 @@ def status(*, config_path: str | None, as_json: bool) -> None:
     metavar="SECONDS",
     help="How long to wait until nothing is left there.",
 )
-def drain(node: str, wait: float, config_path: str | None) -> None:
+@json_option
+def drain(*, node: str, wait: float, config_path: str | None, as_json: bool) -> None:
     """Place nothing more on a node, and move its servers to others as each is idle; no call is lost.
 
     NODE is its name, its host, or the beginning of its id. All gateways of the cluster do so; what is waited
     for is what this one has there. Exit code 1 if something is left: it moves as soon as it can.
     """
     answer = _ask(daemon_paths(config_path), "drain", node, timeout=wait)
-    if answer["left"]:
+    if as_json:
+        print_json(answer)
+    elif answer["left"]:
         echo(f"{answer['node']} takes nothing new; still there: {', '.join(answer['left'])}")
+    else:
+        echo(f"{answer['node']} is drained: it takes nothing new, and nothing of this gateway is left there")
+    if answer["left"]:
         sys.exit(1)
-    echo(f"{answer['node']} is drained: it takes nothing new, and nothing of this gateway is left there")
 
 
 @cluster.command(short_help="Put a node back into use.")
 @with_config
 @click.argument("node")
-def undrain(node: str, config_path: str | None) -> None:
+@json_option
+def undrain(*, node: str, config_path: str | None, as_json: bool) -> None:
     """Place servers on a drained node again."""
     answer = _ask(daemon_paths(config_path), "undrain", node)
-    echo(f"{answer['node']} takes servers again")
+    if as_json:
+        print_json(answer)
+    else:
+        echo(f"{answer['node']} takes servers again")
 
 
 @cluster.command(hidden=True)

@@ -66,14 +66,24 @@ def run(config_path: str | None) -> None:
 
 @daemon.command(short_help="Start it, unless it runs.")
 @with_config
-def start(config_path: str | None) -> None:
+@json_option
+def start(*, config_path: str | None, as_json: bool) -> None:
     """Start the daemon in the background, and wait until it answers."""
     paths = daemon_paths(config_path)
     load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
-    done = "started" if lifecycle.start(paths) else "a daemon runs already:"
-    click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
-    click.echo(f"socket {paths.socket}\nlog {located(paths).log}", err=True)
+    started = lifecycle.start(paths)
+    pid, log = lock_owner_pid(paths), located(paths).log
+    if as_json:
+        print_json({"started": started, "pid": pid, **_files(paths), "log": str(log)})
+    else:
+        done = "started" if started else "a daemon runs already:"
+        click.echo(f"{done} pid {pid}, serving {paths.config}")
+        click.echo(f"socket {paths.socket}\nlog {log}", err=True)
     _warn_of_http(paths)
+
+
+def _files(paths: DaemonPaths) -> dict[str, str]:
+    return {"config": str(paths.config), "socket": str(paths.socket)}
 
 
 def _warn_of_http(paths: DaemonPaths) -> None:
@@ -87,35 +97,43 @@ def _warn_of_http(paths: DaemonPaths) -> None:
 @daemon.command(short_help="End it.")
 @with_config
 @click.option("--all", "every", is_flag=True, help="The daemons of all configurations.")
-def stop(*, config_path: str | None, every: bool) -> None:
+@json_option
+def stop(*, config_path: str | None, every: bool, as_json: bool) -> None:
     """End the daemon in order. Clients that are attached start it again with their next request."""
     if every and config_path is not None:
         raise click.UsageError("--all ends the daemons of all configurations; leave --config out")
     if every:
-        _stop_all()
+        _stop_all(as_json=as_json)
         return
     paths = daemon_paths(config_path)
     pid = lifecycle.stop(paths, marked=True)
-    click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
+    if as_json:
+        print_json({"config": str(paths.config), "stopped": pid})
+    else:
+        click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
 
 
-def _stop_all() -> None:
-    def end(paths: DaemonPaths) -> tuple[str, bool]:
+def _stop_all(*, as_json: bool) -> None:
+    def end(paths: DaemonPaths) -> dict[str, Any]:
         try:
-            pid = lifecycle.stop(paths, marked=True)
+            return {"config": str(paths.config), "stopped": lifecycle.stop(paths, marked=True)}
         except MCPXError as error:
-            return f"{paths.config}: {error}", False
-        return f"stopped pid {pid}, serving {paths.config}", True
+            return {"config": str(paths.config), "error": str(error)}
 
     found = running_daemons()
     with ThreadPoolExecutor(max(1, len(found))) as threads:
         ended = list(threads.map(end, [each.paths for each in found]))
-    for line, is_good in ended:
-        echo(line, err=not is_good)
-    if not found:
+    if as_json:
+        print_json(ended)
+    elif not found:
         click.echo("no daemon runs")
+    for each in () if as_json else ended:
+        error, file = each.get("error"), each["config"]
+        echo(
+            f"{file}: {error}" if error else f"stopped pid {each['stopped']}, serving {file}", err=bool(error)
+        )
     clean_up()
-    if not all(is_good for _, is_good in ended):
+    if any("error" in each for each in ended):
         sys.exit(1)
 
 
@@ -140,7 +158,8 @@ def list_running(*, config_path: str | None, as_json: bool) -> None:
 @daemon.command(short_help="End it, and start it again.")
 @with_config
 @click.option("--when-idle", is_flag=True, help="Wait until no call runs.")
-def restart(*, config_path: str | None, when_idle: bool) -> None:
+@json_option
+def restart(*, config_path: str | None, when_idle: bool, as_json: bool) -> None:
     """End the daemon in order and start it again: after an upgrade, or a change that reload cannot make.
 
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
@@ -153,8 +172,11 @@ def restart(*, config_path: str | None, when_idle: bool) -> None:
         old = lifecycle.stop(paths, marked=False)
         next_paths = daemon_paths(config_path)  # others, if it is a link that leads elsewhere now
         lifecycle.start(next_paths, lock=lock if next_paths == paths else None)
-    before = "none ran" if old is None else f"was {old}"
-    click.echo(f"restarted: pid {lock_owner_pid(next_paths)} ({before}), serving {paths.config}")
+    pid, before = lock_owner_pid(next_paths), "none ran" if old is None else f"was {old}"
+    if as_json:
+        print_json({"pid": pid, "was": old, **_files(next_paths)})
+    else:
+        click.echo(f"restarted: pid {pid} ({before}), serving {paths.config}")
 
 
 @daemon.command(short_help="Whether it runs, and where.")
@@ -170,7 +192,7 @@ def status(*, config_path: str | None, as_json: bool) -> None:
     answer = request(paths, {"mcpx": "status"})
     upgrade = None if answer is None else waiting_upgrade(answer["daemon"], paths.config)
     if as_json:
-        said = {"running": answer is not None, "config": str(paths.config), "socket": str(paths.socket)}
+        said = {"running": answer is not None, **_files(paths)}
         print_json(said | (answer or {}).get("daemon", {}) | ({"upgrade": upgrade} if upgrade else {}))
         sys.exit(1 if answer is None else 0)
     if answer is None:

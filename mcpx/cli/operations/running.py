@@ -118,12 +118,17 @@ def _add_commands(servers: list[dict[str, Any]], file: Path) -> None:
 @click.command("reload", short_help="Read the configuration again.")
 @with_config
 @click.option("--all", "every", is_flag=True, help="All gateways of the cluster, each its own file.")
-def reload_config(*, config_path: str | None, every: bool) -> None:
+@json_option
+def reload_config(*, config_path: str | None, every: bool, as_json: bool) -> None:
     """Have the daemon read its configuration again: only what has changed is started, stopped, restarted."""
     if every:
-        _show_reloaded(_ask(config_path, {"mcpx": "cluster", "do": "reload"}, within=RELOAD_TIMEOUT_S))
+        answer = _ask(config_path, {"mcpx": "cluster", "do": "reload"}, within=RELOAD_TIMEOUT_S)
+        _show_reloaded(answer, as_json=as_json)
         return
     response = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
+    if as_json:
+        print_json(response)
+        return
     for what, names in response.items():
         if names or what in {"added", "removed", "changed", "untouched"}:
             shown = {"peers": "other MCPX"}.get(what, what.replace("_", " "))
@@ -131,10 +136,12 @@ def reload_config(*, config_path: str | None, every: bool) -> None:
     _show_not_started(config_path, {*response.get("added", ()), *response.get("changed", ())})
 
 
-def _show_reloaded(answer: dict[str, Any]) -> None:
+def _show_reloaded(answer: dict[str, Any], *, as_json: bool) -> None:
     """Print which gateways have read their configurations again; exits with 1 if one has not."""
     rows = answer["gateways"]
-    for row in rows:
+    if as_json:
+        print_json(answer)
+    for row in () if as_json else rows:
         done = "reloaded" if row["reloaded"] else gateway_problem(row) or "has not answered yet"
         differs = (
             "" if row["same_config"] else f"; its configuration differs from that of {gateway_name(rows[0])}"
@@ -167,18 +174,22 @@ def _show_not_started(config_path: str | None, names: set[str]) -> None:
 @click.command(short_help="Restart one server.")
 @click.argument("server", shell_complete=complete_server)
 @with_config
-def restart(server: str, config_path: str | None) -> None:
+@json_option
+def restart(*, server: str, config_path: str | None, as_json: bool) -> None:
     """Stop a SERVER of the daemon and start it again, in any state.
 
     Exit code 1 if it does not become ready.
     """
     response = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_TIMEOUT_S)
-    if response["state"].startswith(("ready", "asleep")):
+    is_well = response["state"].startswith(("ready", "asleep"))
+    if as_json:
+        print_json(response)
+    elif is_well:
         echo(f"restarted {server}: {response['state']}")
     else:
         echo(f"{server} was started again, and is {response['state']}", fg="yellow")
-        if not response["state"].startswith("starting"):
-            sys.exit(1)
+    if not is_well and not response["state"].startswith("starting"):
+        sys.exit(1)
 
 
 def _ask(config_path: str | None, control_request: dict[str, Any], within: float = 10.0) -> dict[str, Any]:

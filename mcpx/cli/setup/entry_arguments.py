@@ -21,6 +21,7 @@ TRANSPORTS: Final = ("stdio", "http", "sse", "streamable-http")
 SCOPES: Final = ("local", "user", "project")
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+:.*", re.DOTALL)
 _SEVERAL: Final = {"-e": _ENV, "--env": _ENV, "-H": _HEADER, "--header": _HEADER}
@@ -97,10 +98,9 @@ def read_entry(
     given = {key: value for key, value in (auth or {}).items() if value is not None}
     if _URL.match(words[0]):
         return _remote(words, env, headers, transport, bearer) | ({"auth": given} if given else {})
-    if transport not in {None, "stdio"}:
-        raise click.UsageError(
-            f"a server of transport {transport} has a URL that begins with http:// or https://"
-        )
+    if transport not in {None, "stdio"} or _SCHEME.match(words[0]):
+        wanted = f"for transport {transport}, " if transport else ""
+        raise click.UsageError(f"{words[0]}: {wanted}a server has a URL that begins with http:// or https://")
     if given:
         raise click.UsageError("a sign-in is for a server with a URL; a command has --env")
     if headers or bearer:

@@ -281,7 +281,8 @@ def installed(names: Sequence[str]) -> list[ClientFile]:
         known = ", ".join(row.name for row in CLIENTS)
         raise MCPXError(
             f"no AI client was found here, of those that MCPX knows ({known});"
-            " for one all the same: mcpx install NAME"
+            f" for one all the same: mcpx {click.get_current_context().info_name} NAME;"
+            " to begin with a server: mcpx add NAME -- COMMAND"
         )
     return found
 

@@ -166,10 +166,12 @@ def rename(*, old: str, new: str, **options: Any) -> None:
 
     edit = _open(**options)
     if (own := edit.own_names([old])) != (old,):
-        raise MCPXError(f"{old} is another name of {own[0]}; nothing was changed")
+        raise MCPXError(
+            f"{old} is another name of {own[0]}; nothing was changed; again: mcpx rename {own[0]} {new}"
+        )
     edit.require([old])
     if new == old or new in edit.names() or edit.own_names([new]) not in {(new,), (old,)}:
-        raise MCPXError(f"{new} is the name of a server already; nothing was changed")
+        raise MCPXError(f"{new} is the name of a server already; nothing was changed; all names: mcpx status")
     after = edit.edited(partial(renamed, edit.before or b"", old, new))
     _examine(edit, new, after, is_started=True)
     edit.say(f"{old} becomes {new}, and stays an alias")

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import click
 
 from mcpx.cli.asking import Control
+from mcpx.cli.group import with_cure
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.operations.ui import has_browser, open_browser
-from mcpx.cli.options import json_option, with_config
+from mcpx.cli.options import ARGUMENTS, json_option, with_config
 from mcpx.cli.printing import echo
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config.server_config import SCOPE
@@ -312,7 +313,8 @@ def _failures(name: str, *, as_json: bool) -> Iterator[list[MCPXError]]:
         if as_json:
             _print({"server": name, "error": str(error), **_problem(error)})
         else:
-            echo(f"mcpx: {one_line(str(error))}", err=True, fg="red")
+            text = with_cure(one_line(str(error)), error, click.get_current_context().meta[ARGUMENTS])
+            echo(f"mcpx: {text}", err=True, fg="red")
 
 
 def _problem(error: MCPXError) -> JSON:

@@ -130,7 +130,10 @@ def issue(
         TokenError: There is one of that name, the name cannot be used, or the file cannot.
     """
     if not _NAME.fullmatch(name):
-        raise TokenError("a token's name has up to 64 letters, digits, _, - and ., and begins with no . or -")
+        raise TokenError(
+            "a token's name has up to 64 letters, digits, _, - and ., and begins with no . or -;"
+            " another: mcpx token new NAME"
+        )
     secret = PREFIX + secrets.token_urlsafe(32)
     token = NamedToken(name=name, sha256=digest_of(secret), profile=profile, created=now, expires=expires)
     path = path or named_tokens_file()

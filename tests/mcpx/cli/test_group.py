@@ -14,9 +14,10 @@ import pytest
 
 import mcpx
 from mcpx import __version__
-from mcpx.cli.group import HIDDEN
+from mcpx.cli.group import HIDDEN, with_cure
 from mcpx.cli.main import COMMANDS, COMMON, cli
 from mcpx.core.telemetry.log_files import server_log_path
+from mcpx.errors import CallError, Code
 from mcpx.paths import configuration_folder
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
@@ -30,6 +31,11 @@ import mcpx.core.config.findings
 mcpx.core.config.findings.examine = fail
 main.cli(sys.argv[1:])
 """
+NO_JSON = (
+    "attach, cluster node, cluster stop, completion, config schema, daemon install, daemon logs, daemon run,"
+    " daemon uninstall, help, logs, serve, top, ui"
+)
+"""Those that print a protocol, a text or a screen, or are one step that says what it did."""
 LOOK = "to look for the cause: mcpx doctor"
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
 
@@ -64,6 +70,52 @@ def test_the_table_says_of_each_command_what_the_command_says_of_itself():
     }.items():
         command = cli.get_command(context, name)
         assert name in HIDDEN or (command.name, command.short_help, command.hidden) == (name, text, False)
+
+
+def test_every_other_command_reports_in_json_too():
+    assert ", ".join(sorted(without_json(cli, []))) == NO_JSON
+
+
+def without_json(command, words):
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from without_json(command.get_command(context, name), [*words, name])
+    elif not any("--json" in each.opts for each in command.params):
+        yield " ".join(words)
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "end"),
+    [
+        ("unknown_server", ["exec"], "Said; to see the servers: mcpx status"),
+        ("unknown_tool", ["exec"], "Said; to see what there is: mcpx inspect s"),
+        ("unknown_resource", ["resources"], "Said; to see what there is: mcpx resources s"),
+        ("upstream_error", ["prompts"], "Said; to see what there is: mcpx prompts s"),
+        ("upstream_error", ["exec", "--config", "a b"], "Said; its state: mcpx status s --config 'a b'"),
+        ("timeout", [], "Said; its state: mcpx status s"),
+    ],
+)
+def test_an_error_of_a_call_ends_with_its_cure(code, words, end):
+    assert with_cure("Said.", CallError(Code(code), "Said.", server="s"), words) == end
+
+
+def test_an_error_of_words_is_cured_by_others(tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}')
+    for words, said in (
+        (
+            ["rename", "a", "b"],
+            "b is the name of a server already; nothing was changed; all names: mcpx status",
+        ),
+        (["login", "a"], "a program on this computer; for those that need one: mcpx login --all --config"),
+        (["token", "new", "../x"], "another: mcpx token new NAME"),
+        (["add", "a", "ftp://x"], "ftp://x: a server has a URL that begins with http:// or https://"),
+        (["add", "a", "-t", "http", "y"], "y: for transport http, a server has a URL that begins with"),
+    ):
+        done = run_cli(tmp_path, *words, "--config", str(config))
+        assert done.returncode == (2 if words[0] == "add" else 1), done.stderr
+        assert said in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["version"]])
