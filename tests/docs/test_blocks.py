@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import tomllib
+from contextlib import suppress
 
 import click
 import msgspec
@@ -94,6 +96,15 @@ def test_a_command_line_can_be_given(block):
             assert program in OTHERS, line
 
 
+@pytest.mark.parametrize("path", pages.PATHS, ids=pages.name)
+def test_a_command_in_a_sentence_has_such_options(path):
+    """What it is given may be left out there."""
+    for line in re.findall(r"`mcpx ([a-z][^`\n]*)`", pages.prose(path)):
+        words = [word for word in shlex.split(line) if word not in {"...", "[SHELL]", "--help"}]
+        with suppress(click.MissingParameter, click.BadOptionUsage, click.exceptions.NoArgsIsHelpError):
+            understand([*words, "NAME"] if words == ["attach", "--peer"] else words)
+
+
 def understand(words):
     """Have the words read by the command's own parser; nothing is run. Raises click.UsageError."""
     if words[0] == "attach":
@@ -103,7 +114,7 @@ def understand(words):
     if words == ["--version"]:
         return
     command, context = cli, click.Context(cli, info_name="mcpx")
-    while isinstance(command, click.Group) and not _runs_alone(command, words):
+    while isinstance(command, click.Group) and words and not _runs_alone(command, words):
         named = command.get_command(context, words[0])
         assert named is not None, words
         command, words = named, words[1:]

@@ -44,4 +44,6 @@ def test_a_page_says_it_in_plain_words(path):
 
 @pytest.mark.parametrize("path", HELD, ids=pages.name)
 def test_a_page_begins_with_what_it_is_good_for(path):
-    assert re.match(r"# .+\n\nThis page (shows|tells) (you )?\w+ ", pages.read(path))
+    text = pages.read(path)
+    assert re.match(r"# .+\n\nThis page (shows|tells) (you )?\w+ ", text)
+    assert len(re.findall(r"^This page (?:shows|tells)", text, re.MULTILINE)) == 1  # a part is a section
