@@ -1,13 +1,14 @@
 """The addresses of the page: `/ui/`, its files, the stream, and what the views ask and do.
 
 `index.html` is the page itself, whatever the view. Its policy allows scripts, styles and fonts of the page's
-own, and no others. It names one script and one style sheet, which are made of the files of `static/`
-(`mcpx.page.bundle`). What is static is read or made once, when it is first asked for; a browser that has it
-asks whether it is still the same.
+own, and no others. It names one script, and holds the style sheet, so that a browser paints it without
+another request; both are made of the files of `static/` (`mcpx.page.bundle`). What is static is read or made
+once, when it is first asked for; a browser that has it asks whether it is still the same.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import re
@@ -42,28 +43,27 @@ _TYPES: Final = {
 }
 _NAME: Final = re.compile(r"(?:[a-z0-9-]+/)*[a-z0-9.-]+\.(css|mjs|svg|woff2)")
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:;"
+    "default-src 'none'; script-src 'self'; style-src '{}'; connect-src 'self'; img-src 'self' data: blob:;"
     " font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
     " require-trusted-types-for 'script'; trusted-types 'none'"
 )
+PAGE: Final = "index.html"
 SCRIPT: Final = "page.mjs"
-STYLE: Final = "page.css"
+_STYLE: Final = "<!-- style -->"
 MAX_NONCE_CHARS: Final = 100
 VIEWS = (overview, server, calls, model, setup)
 
 
-async def index(_request: Request) -> Response:
-    """The page."""
-    return Response(
-        _read("index.html"), media_type=_TYPES["html"], headers={"content-security-policy": _POLICY}
-    )
+def index(request: Request) -> Response:
+    """The page; in a thread, as its files."""
+    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+    return _sent(request, PAGE, {"content-security-policy": _POLICY.format(f"sha256-{digest}")})
 
 
 def file(request: Request) -> Response:
     """One of its files; in a thread, since the first time takes a while."""
     name = request.path_params["name"]
-    kind = _NAME.fullmatch(name)
-    if kind is None:
+    if _NAME.fullmatch(name) is None:
         return PlainTextResponse("Not found\n", 404)
     try:
         content = _content(name)
@@ -72,10 +72,14 @@ def file(request: Request) -> Response:
     headers = {"etag": content.tag, "cache-control": "no-cache", "vary": "accept-encoding"}
     if request.headers.get("if-none-match") == content.tag:
         return Response(status_code=304, headers=headers)
+    return _sent(request, name, headers)
+
+
+def _sent(request: Request, name: str, headers: dict[str, str]) -> Response:
+    content, kind = _content(name), _TYPES[name.rpartition(".")[2]]
     if content.packed is None or "gzip" not in request.headers.get("accept-encoding", ""):
-        return Response(content.plain, media_type=_TYPES[kind[1]], headers=headers)
-    headers["content-encoding"] = "gzip"
-    return Response(content.packed, media_type=_TYPES[kind[1]], headers=headers)
+        return Response(content.plain, media_type=kind, headers=headers)
+    return Response(content.packed, media_type=kind, headers=headers | {"content-encoding": "gzip"})
 
 
 class _Content(NamedTuple):
@@ -88,19 +92,28 @@ class _Content(NamedTuple):
 
 @cache
 def _content(name: str) -> _Content:
-    plain = _made(name) if name in {SCRIPT, STYLE} else _read(name)
+    plain = _read(name) if name not in {PAGE, SCRIPT} else _made(name).encode()
     packed = gzip.compress(plain, _LEVEL, mtime=0)
     digest = hashlib.sha256(plain).hexdigest()[:_TAG_DIGITS]
     return _Content(plain, packed if 2 * len(packed) < len(plain) else None, f'W/"{digest}"')
 
 
-def _made(name: str) -> bytes:
-    """The one script or the one style sheet."""
-    suffix = f".{name.rpartition('.')[2]}"
+def _made(name: str) -> str:
+    """The one script, or the page with its style sheet."""
+    if name == SCRIPT:
+        return script(_sources("mjs"), "app.mjs")
+    return _read(PAGE).decode().replace(_STYLE, f"<style>{_style()}</style>")
+
+
+@cache
+def _style() -> str:
+    return style(_sources("css"))
+
+
+def _sources(kind: str) -> dict[str, str]:
     with as_file(files("mcpx.page") / "static") as folder:
-        paths = folder.rglob(f"*{suffix}")
-        sources = {each.relative_to(folder).as_posix(): each.read_text("utf-8") for each in paths}
-    return (script(sources, "app.mjs") if name == SCRIPT else style(sources)).encode()
+        paths = folder.rglob(f"*.{kind}")
+        return {each.relative_to(folder).as_posix(): each.read_text("utf-8") for each in paths}
 
 
 def _read(name: str) -> bytes:

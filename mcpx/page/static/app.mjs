@@ -137,4 +137,7 @@ function Mark() {
   </svg>`;
 }
 
-render(html`<${App} />`, document.body);
+// The header of index.html is painted before what takes longer; a window that nobody sees has no next frame.
+const begin = () => render(html`<${App} />`, document.body);
+if (document.hidden) begin();
+else requestAnimationFrame(() => setTimeout(begin));

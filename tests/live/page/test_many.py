@@ -113,14 +113,14 @@ async def test_a_fault_among_many_servers_is_cured_with_keys_alone(visit: Visit,
     await expect(field).to_have_count(0)
 
 
-async def test_the_page_is_one_script_and_one_style_sheet(visit: Visit) -> None:
+async def test_the_page_is_painted_before_its_one_script_has_come_and_run(visit: Visit) -> None:
     page = visit.page
     await page.goto("about:blank")
     await visit.go("")
     await expect(page.get_by_role("region", name="Servers")).to_be_visible()
     asked = await page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
     named = [each.rpartition("/ui/static/")[2] for each in asked if "/ui/static/" in each]
-    assert sorted(named) == ["page.css", "page.mjs", "vendor/inter.woff2"]
+    assert sorted(named) == ["page.mjs", "vendor/inter.woff2"]
     assert await page.evaluate("performance.getEntriesByName('first-contentful-paint').length") == 1
     await expect(page.get_by_role("banner")).to_have_count(1)  # what was painted first has become the frame
 

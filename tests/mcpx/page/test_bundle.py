@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import re
 import shutil
 import subprocess
@@ -93,7 +95,7 @@ def test_what_it_does_not_understand_is_refused(text: str, problem: str) -> None
 async def test_it_is_sent_compressed_and_only_where_it_is_another_one(tmp_path, monkeypatch):
     async with served(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
-        for name in (routes.SCRIPT, routes.STYLE):
+        for name in (routes.SCRIPT, "style.css"):
             address = f"/ui/static/{name}"
             plain = await visitor.get(address)
             packed = await visitor.get(address, more=[("Accept-Encoding", "br, gzip")])
@@ -104,6 +106,10 @@ async def test_it_is_sent_compressed_and_only_where_it_is_another_one(tmp_path, 
             assert (same.status, same.body) == (304, b"")
             other = await visitor.get(address, more=[("If-None-Match", 'W/"other"')])
             assert other.status == 200
+        page_itself = await visitor.get("/ui/", more=[("Accept-Encoding", "gzip")])
+        style = gzip.decompress(page_itself.body).partition(b"<style>")[2].partition(b"</style>")[0]
+        digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
+        assert f"style-src 'sha256-{digest}';" in page_itself.headers["content-security-policy"]
         font = await visitor.get("/ui/static/vendor/inter.woff2", more=[("Accept-Encoding", "gzip")])
         assert font.body == (STATIC / "vendor/inter.woff2").read_bytes()
         assert "content-encoding" not in font.headers  # it is compressed as it is

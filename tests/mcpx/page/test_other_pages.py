@@ -43,7 +43,7 @@ ATTACKS = """async (there) => {
     act: await fetched("/ui/api/sign-out", {method: "POST", headers: json, body: "{}"}),
     actBlind: await fetched("/ui/api/sign-out", {method: "POST", mode: "no-cors", body: "{}"}),
     script: await loaded("script", "src", "/ui/static/page.mjs"),
-    style: await loaded("link", "href", "/ui/static/page.css"),
+    style: await loaded("link", "href", "/ui/static/style.css"),
     image: await loaded("img", "src", "/ui/static/icon.svg"),
     stream: await stream(),
     frame: await framed(),

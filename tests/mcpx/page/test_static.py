@@ -33,7 +33,7 @@ def test_the_page_serves_it_under_its_name(path: Path) -> None:
 def test_the_page_names_only_files_that_there_are() -> None:
     page = (STATIC / "index.html").read_text()
     named = {each.removeprefix("static/") for each in re.findall(r'(?:href|src)="([^"#]+)"', page)}
-    assert named == {"icon.svg", routes.SCRIPT, routes.STYLE}
+    assert named == {"icon.svg", routes.SCRIPT}
     assert (STATIC / "icon.svg").is_file()
 
 
