@@ -166,7 +166,9 @@ def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> clic
     from mcpx.core.text.nearest import nearest  # for a mistake alone
 
     near = nearest(name, known)
-    hint = f"; did you mean {near[0]}?" if near else "; mcpx help lists them"
+    is_inner = ctx.parent is not None and isinstance(ctx.command, click.Group)
+    listed = f"{ctx.command_path} --help" if is_inner else "mcpx help --all"
+    hint = f"; did you mean {near[0]}?" if near else f"; {listed} lists them"
     return click.UsageError(f"no such command: {name}{hint}", ctx)
 
 

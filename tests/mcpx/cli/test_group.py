@@ -151,6 +151,14 @@ def test_an_unknown_command_is_told_the_nearest(tmp_path, words):
     assert "no such command: sttaus; did you mean status?" in done.stderr
 
 
+def test_an_unknown_command_like_no_other_is_told_where_all_are(tmp_path):
+    for words, said in (
+        (["qqq"], "mcpx help --all lists them"),
+        (["daemon", "qqq"], "mcpx daemon --help lists"),
+    ):
+        assert f"no such command: qqq; {said}" in run_cli(tmp_path, *words).stderr
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
