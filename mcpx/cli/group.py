@@ -68,11 +68,7 @@ class Cli(Group):
     """
 
     def __init__(
-        self,
-        *args: Any,
-        table: Mapping[str, Section],
-        common: Mapping[str, Sequence[str]],
-        **options: Any,
+        self, *args: Any, table: Mapping[str, Section], common: Mapping[str, Sequence[str]], **options: Any
     ) -> None:
         super().__init__(*args, **options)
         self._table = table

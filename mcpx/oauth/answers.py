@@ -169,14 +169,8 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
         kind = EndpointMoved if response.status_code in _MOVED else SignInError
         raise kind(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
     if code in _CLIENT or (code is None and response.status_code == _UNAUTHORIZED):
-        raise SignInError(
-            Problem.CLIENT_REFUSED,
-            f"{origin} does not take MCPX as a client: {said}",
-        )
-    raise SignInError(
-        refused,
-        f"{origin} does not take {what}: {said}{HINTS.get(code or '', '')}",
-    )
+        raise SignInError(Problem.CLIENT_REFUSED, f"{origin} does not take MCPX as a client: {said}")
+    raise SignInError(refused, f"{origin} does not take {what}: {said}{HINTS.get(code or '', '')}")
 
 
 def check_registration(response: httpx2.Response) -> JSON:

@@ -316,12 +316,7 @@ async def _send(peer: socket.socket, response: bytes) -> None:
 def page(title: str, text: str, status: HTTPStatus = HTTPStatus.OK, *headers: str) -> bytes:
     """A whole response with a title and one paragraph, which are plain text."""
     body = _PAGE.format(title=escape(title), text=escape(text)).encode("utf-8", "replace")
-    lines = (
-        f"HTTP/1.1 {status.value} {status.phrase}",
-        *_HEADERS,
-        *headers,
-        f"Content-Length: {len(body)}",
-    )
+    lines = (f"HTTP/1.1 {status.value} {status.phrase}", *_HEADERS, *headers, f"Content-Length: {len(body)}")
     return "\r\n".join((*lines, "", "")).encode() + body
 
 

@@ -110,10 +110,7 @@ async def discover(network: OAuthNetwork, challenge: Challenge | None = None) ->
         raise SignInError(Problem.NO_METADATA, text)
     resource = search.url if resource_metadata is None else resource_metadata["resource"]
     return Discovered(
-        issuer=metadata["issuer"],
-        resource=resource,
-        metadata=metadata,
-        resource_metadata=resource_metadata,
+        issuer=metadata["issuer"], resource=resource, metadata=metadata, resource_metadata=resource_metadata
     )
 
 

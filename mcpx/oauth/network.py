@@ -62,11 +62,7 @@ class OAuthNetwork:
     """The connections of one sign-in, refresh or revocation."""
 
     def __init__(
-        self,
-        server: ServerConfig,
-        client: httpx2.AsyncClient,
-        own_client: httpx2.AsyncClient,
-        reach: Reach,
+        self, server: ServerConfig, client: httpx2.AsyncClient, own_client: httpx2.AsyncClient, reach: Reach
     ) -> None:
         """`own_client` is for the server itself, `client` for all others."""
         self.server = server

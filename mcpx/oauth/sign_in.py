@@ -24,12 +24,7 @@ from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.core.config.server_config import OAuth
 from mcpx.core.telemetry.contained import contain
 from mcpx.oauth.answers import Callback, pasted
-from mcpx.oauth.callback import (
-    CallbackListener,
-    CallbackListeners,
-    ports_from,
-    redirect_uri,
-)
+from mcpx.oauth.callback import CallbackListener, CallbackListeners, ports_from, redirect_uri
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import Progress, Stage
 

@@ -139,12 +139,7 @@ class SignIns:
         elif error.problem is Problem.CANCELLED:
             log.info("sign_in.cancelled", server=sign_in.name, cause=str(error))
         else:
-            log.warning(
-                "sign_in.failed",
-                server=sign_in.name,
-                problem=str(error.problem),
-                cause=str(error),
-            )
+            log.warning("sign_in.failed", server=sign_in.name, problem=str(error.problem), cause=str(error))
 
     async def _adopt(self, account: StoredAccount, record: Record) -> None:
         """Put the result of a sign-in in force: sessions of an earlier sign-in end in order."""

@@ -36,13 +36,7 @@ _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
 )
 @click.option("--all", "of_all", is_flag=True, help="Of all configurations together.")
 @json_option
-def stats(
-    *,
-    config_path: str | None,
-    by: str,
-    of_all: bool,
-    as_json: bool,
-) -> None:
+def stats(*, config_path: str | None, by: str, of_all: bool, as_json: bool) -> None:
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
 
     Both are estimates, made the same way: a token is about four letters of what a model is charged for. Saved

@@ -289,14 +289,7 @@ def _row(server: ServerStatus) -> list[Text]:
     times = (Text("-" if each is None else precise(each, PRECISE_MS)) for each in (latency.p50, latency.p99))
     failed = Text(count(server.failed), style="red" if server.failed else "")
     refused = Text(count(server.refused), style="yellow" if server.refused else "")
-    return [
-        Text(one_line(server.name)),
-        shown_state(server),
-        *map(Text, cells),
-        failed,
-        refused,
-        *times,
-    ]
+    return [Text(one_line(server.name)), shown_state(server), *map(Text, cells), failed, refused, *times]
 
 
 def shown_state(server: ServerStatus) -> Text:

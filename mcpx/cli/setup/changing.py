@@ -229,14 +229,7 @@ class ConfigurationEdit:
 @click.option("--files", is_flag=True, help="With --list: the files of each change, and its copies.")
 @click.option("--force", is_flag=True, help="Also where a file was changed since; what it holds is kept.")
 @changing_options
-def undo(
-    *,
-    listed: bool,
-    files: bool,
-    force: bool,
-    config_path: str | None,
-    manner: Manner,
-) -> None:
+def undo(*, listed: bool, files: bool, force: bool, config_path: str | None, manner: Manner) -> None:
     """Take back what the last setup, import, install, uninstall, add, remove, enable or disable has changed.
 
     Each file is restored byte for byte. Run it again to undo the change before that. If a file was changed

@@ -144,12 +144,7 @@ def _report(found: Examination) -> dict[str, Any]:
     report |= {"servers": servers}
     if config and config.peers:
         report["peers"] = [
-            {
-                "name": peer.name,
-                "transport": peer.transport.kind,
-                "prefix": peer.prefix,
-                **_entry(peer),
-            }
+            {"name": peer.name, "transport": peer.transport.kind, "prefix": peer.prefix, **_entry(peer)}
             for peer in config.peers.values()
         ]
     report |= {"profiles": {name: _shown(config, name) for name in config.profiles} if config else {}}

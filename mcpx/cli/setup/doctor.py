@@ -103,14 +103,7 @@ def _finding(title: str, finding: Finding) -> dict[str, Any]:
     show_default=True,
     help="Seconds that a server may take to start.",
 )
-def doctor(
-    *,
-    config_path: str | None,
-    mends: bool,
-    no_start: bool,
-    timeout: float,
-    manner: Manner,
-) -> None:
+def doctor(*, config_path: str | None, mends: bool, no_start: bool, timeout: float, manner: Manner) -> None:
     """Check everything: versions, configuration, servers, client files, daemon, service, machine.
 
     Each server is started once, and each client's entry too, as the client does it; a daemon that does not

@@ -303,13 +303,7 @@ def _server(server: Planned, *, is_done: bool) -> dict[str, Any]:
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
 @diff_option
 @changing_options
-def import_servers(
-    *,
-    clients: tuple[str, ...],
-    config_path: str | None,
-    diff: bool,
-    manner: Manner,
-) -> None:
+def import_servers(*, clients: tuple[str, ...], config_path: str | None, diff: bool, manner: Manner) -> None:
     """Write the servers of your AI clients into MCPX's configuration.
 
     Looks into the file of each CLIENT (claude-desktop, vscode, cursor, codex and so on), or of all that there

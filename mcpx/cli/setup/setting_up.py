@@ -193,12 +193,7 @@ def _said(plan: InstallPlan) -> Iterator[tuple[str, str]]:
 @diff_option
 @changing_options
 def setup(
-    *,
-    clients: tuple[str, ...],
-    no_start: bool,
-    diff: bool,
-    config_path: str | None,
-    manner: Manner,
+    *, clients: tuple[str, ...], no_start: bool, diff: bool, config_path: str | None, manner: Manner
 ) -> None:
     """Move the servers of your AI clients into MCPX, put MCPX into the clients, and see whether all works.
 

@@ -145,12 +145,7 @@ Answer = Callable[[str], None]
 @click.option("--all", "of_all", is_flag=True, help="Sign in to each server that needs it, one by one.")
 @click.option("--no-browser", is_flag=True, help="Open none; the address that yours ends at can be pasted.")
 @click.option("--scopes", metavar="SCOPES", help="Ask for these, separated by spaces.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 86_400),
-    metavar="S",
-    help="Seconds that you may take.",
-)
+@click.option("--timeout", type=click.FloatRange(1, 86_400), metavar="S", help="Seconds that you may take.")
 @with_config
 @json_option
 def login(

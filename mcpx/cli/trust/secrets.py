@@ -16,13 +16,7 @@ import click
 
 from mcpx.cli.group import Group
 from mcpx.cli.known_names import complete_profile, complete_token
-from mcpx.cli.options import (
-    Manner,
-    changing_options,
-    duration_of,
-    json_option,
-    with_config,
-)
+from mcpx.cli.options import Manner, changing_options, duration_of, json_option, with_config
 from mcpx.cli.printing import NO_WRAP, Columns, duration, echo, print_table
 from mcpx.core.config import load, read_config
 from mcpx.core.config.document import as_text
@@ -73,12 +67,7 @@ def token() -> None:
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def new(
-    *,
-    name: str,
-    profile: str | None,
-    expires: timedelta | None,
-    config_path: str | None,
-    as_json: bool,
+    *, name: str, profile: str | None, expires: timedelta | None, config_path: str | None, as_json: bool
 ) -> None:
     """Create the token NAME and print it, only once: MCPX keeps only its hash.
 

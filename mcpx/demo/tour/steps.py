@@ -183,10 +183,7 @@ async def run_tool(context: Context) -> Step:
             "The arguments are checked, the call goes over the server's open session, and JSON comes back as"
             " TOON, because that is smaller here. Programs get the same as plain JSON in structuredContent."
         ),
-        (
-            _beginning("As the server sent it:", sent, 6),
-            _beginning("As the model is given it:", text, 6),
-        ),
+        (_beginning("As the server sent it:", sent, 6), _beginning("As the model is given it:", text, 6)),
         tokens=tokens,
         share=Share("one answer of a tool", tokens.before, tokens.after),
         facts={"structured_content": result.shaped.structured_content},

@@ -156,12 +156,7 @@ def _number(request: Request) -> int:
 
 def _whole(shown: Shown, bytes_in: int | None, names: list[str] | None, values: Any) -> Shown:
     is_kept = values is not None
-    return {
-        **shown,
-        "bytes_in": bytes_in,
-        "arguments": values if is_kept else names,
-        "values_kept": is_kept,
-    }
+    return {**shown, "bytes_in": bytes_in, "arguments": values if is_kept else names, "values_kept": is_kept}
 
 
 async def _call_of_log(hub: Hub, number: int) -> Shown:

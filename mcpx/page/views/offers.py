@@ -153,11 +153,7 @@ def _tool(tool: ToolInfo, upstream: Server, changed: Mapping[str, str]) -> JSON:
 
 
 def _resource(resource: ResourceInfo) -> JSON:
-    return present(
-        uri=resource.uri,
-        size=resource.size,
-        **_about(resource),
-    )
+    return present(uri=resource.uri, size=resource.size, **_about(resource))
 
 
 def _template(template: TemplateInfo) -> JSON:
