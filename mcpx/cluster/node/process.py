@@ -66,7 +66,7 @@ def main() -> int:
         family = socket.AF_INET6 if ":" in start.host else socket.AF_INET
         listener = socket.create_server((start.host, 0), family=family, backlog=BACKLOG)
         listener.settimeout(0.0)
-    except (OSError, MCPXError, msgspec.DecodeError) as error:
+    except (OSError, MCPXError, ValueError) as error:
         _say(NodeReady(error=_text(error)))
         return 2
     with listener:

@@ -197,7 +197,7 @@ class HistoryFile:
         try:
             data = await anyio.to_thread.run_sync(read_own_file, self.path, MAX_FILE_BYTES)
             people = msgspec.json.decode(data, type=dict[str, list[Search]])
-        except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return
         for person, searches in islice(people.items(), MAX_PEOPLE):
             self._history.people[person] = deque(searches, maxlen=MAX_SEARCHES)

@@ -70,7 +70,7 @@ class StatsFile:
         """
         try:
             return self._load()
-        except (msgspec.MsgspecError, RecursionError):
+        except (ValueError, RecursionError):
             return Totals()
         except OSError as error:
             error.filename = str(self.path)
@@ -88,7 +88,7 @@ class StatsFile:
         with locked(self.path.with_suffix(".lock"), timeout_s=LOCK_TIMEOUT_S):
             try:
                 kept = self._load()
-            except (msgspec.MsgspecError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 self._set_aside(error)
                 kept = Totals()
             kept.merge(counted)

@@ -79,7 +79,7 @@ class Agreements:
             return msgspec.json.decode(data, type=dict[str, dict[str, Said]])
         except FileNotFoundError:
             return {}
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ForeignFileError(self._file, f"not as MCPX has written it ({error})") from None
 
     def said(self, project: str, entry: ProjectEntry) -> Said | None:

@@ -117,7 +117,7 @@ def load_named(path: Path | None = None) -> tuple[NamedToken, ...]:
         return () if content is None else msgspec.json.decode(content, type=_File).tokens
     except OSError as error:
         raise _unusable(path, error) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise TokenError(f"{path}: not a list of tokens ({error}); remove it, and make new ones") from None
 
 

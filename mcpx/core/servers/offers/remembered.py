@@ -291,7 +291,7 @@ def _read_file(path: Path, identity: str) -> tuple[bytes, float]:
         raise UnreadableCatalogue(f"it is {error.strerror}") from None
     try:
         head = msgspec.json.decode(line, type=_Head)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise UnreadableCatalogue("it does not begin as a catalogue") from None
     if head.format != FORMAT:
         raise UnreadableCatalogue(f"it has format {head.format}, not {FORMAT}")

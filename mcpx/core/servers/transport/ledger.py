@@ -230,7 +230,7 @@ class Ledger:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:  # another MCPX has done it
             return []
-        except (OSError, msgspec.DecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self._reject(self._folder / name, str(error))
             return []
         if ended.left:
