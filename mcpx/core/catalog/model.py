@@ -63,6 +63,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False, rename=_protoco
             return NotImplemented
         return self.server_name == other.server_name and self.to_protocol() == other.to_protocol()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # that of structs would compare identities
+
     __hash__ = None  # type: ignore[assignment]  # it holds JSON
 
 

@@ -14,6 +14,7 @@ the transport calls back meanwhile, because it has ended too, says nothing of an
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -80,7 +81,11 @@ class Calls:
         self._own_expiry: dict[float, Expiry[InFlight]] = {}  # of tools with timeouts of their own
         self.taken = 0
         """Requests that were begun so far."""
+        self.milestone: float = math.inf
+        """The number of requests at which `on_milestone` is called; it must not wait or raise."""
+        self.on_milestone: Callable[[], None] = lambda: None
         self._is_draining = False  # somebody waits, or has waited, until no call is in flight
+        self._is_pausing = False  # then no more are to be taken
         self._counters = counters
         self._on_proof: Callable[[], None] | None = on_proof
         self._open = False
@@ -143,6 +148,15 @@ class Calls:
         self.detach()
         await self._none_in_flight()
 
+    async def pause(self) -> None:
+        """Wait for a moment in which none is in flight, and take no more requests from then on."""
+        self._is_pausing = True
+        try:
+            await self._none_in_flight()
+            self.detach()
+        finally:
+            self._is_pausing = False
+
     async def drain_until_closed(self) -> None:
         """Once the server takes nothing new, give it time to finish what it has; then end the connection."""
         reason = await self._link.closing.wait()
@@ -191,6 +205,8 @@ class Calls:
         call = InFlight(envelope.message, reply, self._wire.channel.position)
         self._counters.sent()
         self.taken += 1
+        if self.taken >= self.milestone:
+            self.on_milestone()
         self._in_flight.add(call)
         if self._timeouts:
             self._limit(call)
@@ -299,6 +315,8 @@ class Calls:
         self._counters.in_flight -= 1
         if self._is_draining and not self._in_flight.deadlines:
             self._idle.set()
+            if self._is_pausing:
+                self.detach()
         if len(self._in_flight.deadlines) == self._max_in_flight - 1:
             self._resume()
 

@@ -33,9 +33,9 @@ from mcpx.core.system.processes import tree_memory
 from supervisors import Signal
 
 log = structlog.get_logger()
-MIN_LOOK_S: Final = 1e-3
-LOOK_S: Final = 1.0  # between two looks at the memory, and at the number of calls
-IDLE_LOOK_S: Final = 0.02  # between two looks for a moment without calls
+LOOK_S: Final = 1.0  # between two looks at the memory of a server without calls, and at its age
+BUSY_LOOK_S: Final = 0.1  # at that of one with calls: it can grow by about 1 GB a second
+MIN_LOOK_S: Final = 0.02  # where it grows fast, and between two looks for an end of its tasks
 PATIENCE_S: Final = 10.0
 HOLD_S: Final = 5.0  # less than calls wait in a queue
 AGAIN_S: Final = 60.0  # after which it is tried again to hold the calls
@@ -68,10 +68,13 @@ class Upkeep:
         self._is_bound = is_bound
         self._began = session.process_began
         self._edited: str | None = None
-        self._changed = Signal()
+        self._changed = Signal()  # there may be a reason now
+        self._called = Signal()
         self._limit = session.config.quota.memory
         self._grown = 0  # bytes, once they are too many
-        self._urgent_in_s = math.inf  # as it grows now
+        self._patience = anyio.CancelScope()  # for a moment without calls
+        calls.milestone = self._config.max_calls or math.inf
+        calls.on_milestone = self._on_calls
 
     async def watch(self) -> None:
         """Restart the session when there is a reason to; return then, or at once if there will be none."""
@@ -99,19 +102,49 @@ class Upkeep:
 
     async def _watch_memory(self, limit: int) -> None:
         """Note when the server holds more than it may; restart it at once when it is far too much."""
-        if not self._session.is_connected_again and await self._memory(limit) > limit:
+        before, at, taken = await self._memory(limit), time.monotonic(), self._calls.taken
+        if before > limit and not self._session.is_connected_again:
             log.warning("upstream.memory_limit_too_low", server=self._session.name, limit=limit)
             return
-        before, at = 0, time.monotonic()
-        while (held := await self._memory(limit)) <= URGENT * limit:
-            now = time.monotonic()
+        pause_s = MIN_LOOK_S
+        while True:
+            await self._until_look(pause_s, taken)
+            held, now = await self._memory(limit), time.monotonic()
+            if held > URGENT * limit:
+                break
+            grown, calls = max(0, held - before), max(1, self._calls.taken - taken)
+            room = (URGENT * limit if held > limit else limit) - held
+            room -= grown * len(self._calls.running()) // calls  # those that run grow, too
+            left_s = max(0, room) * (now - at) / grown if grown else math.inf
             if held > limit:
-                rate = max(0.0, (held - before) / max(now - at, MIN_LOOK_S)) if before else 0.0
-                self._urgent_in_s = (URGENT * limit - held) / rate if rate else math.inf
-                self._grown = held
-            before, at = held, now
-            await anyio.sleep(LOOK_S)
+                self._note_grown(held, left_s)
+            before, at, taken = held, now, self._calls.taken
+            pause_s = min(BUSY_LOOK_S, max(left_s / 3, MIN_LOOK_S))
         self._restart(_holds(held))
+
+    def _note_grown(self, held: int, left_s: float) -> None:
+        """Take in that it holds too much, and the seconds until it is far too much, as it grows now."""
+        if not self._grown:
+            self._changed.set()
+        self._grown = held
+        self._patience.deadline = min(self._patience.deadline, anyio.current_time() + left_s / 2)
+
+    async def _until_look(self, pause_s: float, taken: int) -> None:
+        """Wait until the memory is to be looked at: soon where there were calls since the last look."""
+        await anyio.sleep(pause_s)
+        if self._calls.taken == taken and not self._calls.running():
+            self._called.clear()
+            self._calls.milestone = min(self._calls.milestone, taken + 1)
+            with anyio.move_on_after(LOOK_S):
+                await self._called.wait()
+
+    def _on_calls(self) -> None:
+        most = self._config.max_calls
+        is_due = 0 < most <= self._calls.taken
+        self._calls.milestone = most if most and not is_due else math.inf
+        self._called.set()
+        if is_due:
+            self._changed.set()
 
     async def _memory(self, limit: int) -> int:
         pid = self._session.pid
@@ -121,8 +154,9 @@ class Upkeep:
         """Wait for the next look; the reason for a restart, if there is one."""
         with anyio.move_on_after(LOOK_S):
             await self._changed.wait()
-        if self._changed.is_set():
+        if self._edited is not None:
             await self._settled()
+        self._changed.clear()
         config, age = self._config, time.monotonic() - self._began
         if self._edited is not None:
             return f"{self._edited} has changed"
@@ -144,16 +178,23 @@ class Upkeep:
 
         They are held in time for the restart to come before one that is urgent.
         """
-        with anyio.move_on_after(min(PATIENCE_S, self._urgent_in_s / 2)):
-            while self._calls.running() or self._is_bound():  # noqa: ASYNC110 - no call does anything for it
-                await anyio.sleep(IDLE_LOOK_S)
-            return True
+        self._patience = anyio.CancelScope(
+            deadline=min(self._patience.deadline, anyio.current_time() + PATIENCE_S)
+        )
+        with self._patience:
+            while True:
+                await self._calls.pause()
+                if not self._is_bound():
+                    return True
+                self._calls.attach()
+                await anyio.sleep(MIN_LOOK_S)
         if not self._is_bound():
             with anyio.move_on_after(HOLD_S):
                 await self._calls.drain()
                 return True
-            self._calls.attach()
+        self._calls.attach()
         await anyio.sleep(AGAIN_S)
+        self._patience = anyio.CancelScope()
         return False
 
     def _concerns(self, path: str) -> bool:

@@ -74,3 +74,8 @@ def test_any_field_of_any_entry_counts_for_its_list_alone(fields, differs):
     found = diff(WHOLE, replace(WHOLE, **fields))
     assert found == differs
     assert found
+
+
+def test_equal_entries_are_not_unequal():
+    again = {name: replace(tool) for name, tool in TOOLS.items()}
+    assert not any(tool != again[name] for name, tool in TOOLS.items())

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from mcpx.core.servers import upkeep
+from mcpx.core.system.processes import tree_memory
 from mcpx.errors import Code
 from tests.mcpx.scripted import Ears, one_server, soon
 
@@ -75,6 +76,30 @@ async def test_a_load_that_never_pauses_is_held_and_goes_on(ears):
     assert outcomes == [None] * 160
 
 
+async def test_fast_growth_is_noticed_before_it_is_twice_the_limit(ears, monkeypatch):
+    monkeypatch.setattr(upkeep, "LOOK_S", 60)
+    monkeypatch.setattr(upkeep, "PATIENCE_S", 60)
+    seen, outcomes = [], []
+
+    def look(pid, limit):
+        seen.append(tree_memory(pid, limit))
+        return seen[-1]
+
+    monkeypatch.setattr(upkeep, "tree_memory", look)
+    settings = {"limits": {"memory": 150 * MIB}}
+    answers = {"tools/call count": [{"hoard": 10 * MIB}, {"say": "ok"}]}
+    async with one_server(ears, settings=settings, answers=answers) as watch:
+
+        async def caller():
+            outcomes.extend([await watch.outcome("count") for _ in range(25)])
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(caller)
+    assert outcomes == [None] * 100
+    assert 100 * MIB < max(seen) <= 300 * MIB
+
+
 async def test_twice_the_memory_cannot_wait(ears, monkeypatch):
     monkeypatch.setattr(upkeep, "PATIENCE_S", 60)
     answers = {"tools/call count": [{"hoard": 400 * MIB}, {"hold": "it"}, {"say": "late"}]}
@@ -100,6 +125,13 @@ async def test_calls_and_uptime(ears, setting):
             await watch.text("echo", {"text": "x"})
         await restarted(ears)
         assert await watch.text("echo", {"text": "x"})
+
+
+async def test_the_number_of_calls_is_exact(ears):
+    settings = {"max_calls": 3}
+    async with one_server(ears, settings=settings, answers={"tools/call count": "@{pid}"}) as watch:
+        pids = [await watch.text("count") for _ in range(9)]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 3]
 
 
 async def test_no_restart_before_the_number_of_calls(ears):
