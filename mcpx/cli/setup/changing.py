@@ -230,7 +230,8 @@ class ConfigurationEdit:
 @click.option("--force", is_flag=True, help="Also where a file was changed since; what it holds is kept.")
 @changing_options
 def undo(*, listed: bool, files: bool, force: bool, config_path: str | None, manner: Manner) -> None:
-    """Take back what the last setup, import, install, uninstall, add, remove, enable or disable has changed.
+    """Take back what the last setup, import, install, uninstall, add, remove, enable, disable or approve
+    --project has changed.
 
     Each file is restored byte for byte. Run it again to undo the change before that. If a file was changed
     since, only the command's own changes are undone.

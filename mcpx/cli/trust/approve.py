@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -21,10 +22,11 @@ from mcpx.cli.known_names import complete_server, complete_tool
 from mcpx.cli.options import asked, json_option, typed_with, with_config
 from mcpx.cli.printing import Line, counted, echo, print_json
 from mcpx.core.config.load import commands_of_servers, read_config
-from mcpx.core.policy.agreements import Agreements, server_lines, shown
+from mcpx.core.policy.agreements import STORE, Agreements, server_lines, shown
 from mcpx.core.text import one_line, shown_name, shown_server
 from mcpx.errors import MCPXError
 from mcpx.paths import short, state_folder
+from mcpx.setup.changes import Edit, carry_out, read_file
 from mcpx.setup.clients import in_folders
 
 if TYPE_CHECKING:
@@ -116,11 +118,20 @@ def _approve_project(folder: str, control: Control, *, yes: bool, as_json: bool)
             echo("nothing was approved", err=True)
             sys.exit(1)
     if is_new:
-        found = control.ask({"mcpx": "approve", "project": folder, "digest": found["digest"]})
+        agreement = {"mcpx": "approve", "project": folder, "digest": found["digest"]}
+        _agree(folder, lambda: found.update(control.ask(agreement)))
     if as_json:
         print_json(found)
     elif found["servers"]:
         echo("approved" if is_new else "approved already")
+
+
+def _agree(folder: str, keep: Callable[[], None]) -> None:
+    """Keep an agreement to the files of a folder as a change that `mcpx undo` takes back."""
+    file = state_folder() / STORE
+    carry_out(
+        f"approve --project {short(folder)}", [Edit(file, read_file(file), b"{}", "json", perform=keep)]
+    )
 
 
 def _show_project(found: JSON) -> None:
@@ -202,7 +213,7 @@ def offer(waiting: Sequence[ProjectServers]) -> None:
         if not asked(f"Let clients in {short(each.project)} start {', '.join(each.entries)}?"):
             continue
         try:
-            Agreements(state_folder()).keep(each, "yes")
+            _agree(each.project, partial(Agreements(state_folder()).keep, each, "yes"))
         except OSError as error:
             raise MCPXError(f"what you said cannot be kept: {error}") from None
         echo(f"MCPX offers that to clients in {short(each.project)}, until a file says something else")

@@ -59,46 +59,51 @@ Marks = Mapping[int, str]
 """The mark of each process that carries one."""
 _Instance = tuple[str, int]
 """A process for as long as it lives: its id, and the inode of its folder in /proc."""
-SETTLED_S: Final = 0.1  # after which it is believed of a process that it carries no mark
+SETTLED_S: Final = 0.1  # after which it is believed of a process which mark it carries, if any
 EMPTY_S: Final = 5.0  # the same of one without an environment: it is a thread of the kernel
-_unmarked: Final[dict[_Instance, float]] = {}  # by the last look, and from when on it is believed
+_Believed = tuple[float, str | None]
+"""The mark of a process, and from when on it is believed."""
+_known: Final[dict[_Instance, _Believed]] = {}  # by the last look
+_UNSEEN: Final = math.inf, None
 
 
-def look() -> Marks:
+def look(*, exact: bool = True) -> Marks:
     """Look at the process table once, as far as we may.
 
-    About 10 microseconds for each process that was not seen before or carries a mark, 1 for any other: that
-    it carries none is remembered. Not at once, for the environment is another one, or empty, for an instant
-    while a program is started in the place of another.
+    About 8 microseconds for each process that was not seen before, 1 for any other: its mark is
+    remembered, or that it carries none. Not at once, for the environment is another one, or empty, for an
+    instant while a program is started in the place of another. An `exact` look reads anew whatever carries a
+    mark: it may have ended, or thrown that away.
     """
     if not has_proc():
         return ps.with_variable(CHILD_MARK)
     found: dict[int, str] = {}
-    now, buffer, unmarked = time.monotonic(), bytearray(_ENVIRON_BYTES), dict[_Instance, float]()
+    now, buffer, known = time.monotonic(), bytearray(_ENVIRON_BYTES), dict[_Instance, _Believed]()
     for entry in os.scandir(PROC):
-        if not entry.name.isdigit():
+        if not (name := entry.name).isdigit():
             continue
-        instance = entry.name, entry.inode()
-        believed_at = _unmarked.get(instance, math.inf)
-        if believed_at <= now:
-            unmarked[instance] = believed_at
-        elif (environ := _environ_of(pid := int(entry.name), buffer)) is not None:
-            if (mark := _mark_in(environ)) is not None:
-                found[pid] = mark
-            else:
-                unmarked[instance] = min(believed_at, now + (SETTLED_S if environ else EMPTY_S))
-    _unmarked.clear()
-    _unmarked.update(unmarked)
+        instance = name, entry.inode()
+        before = believed_at, mark = _known.get(instance, _UNSEEN)
+        if believed_at > now or (exact and mark is not None):
+            if (environ := _environ_of(name, buffer)) is None:
+                continue
+            mark = _mark_in(environ)
+            before = min(believed_at, now + (SETTLED_S if environ else EMPTY_S)), mark
+        known[instance] = before
+        if mark is not None:
+            found[int(name)] = mark
+    _known.clear()
+    _known.update(known)
     return found
 
 
 def mark_of(pid: int) -> str | None:
     """The mark that a process was started with (proc(5), environ); None without one, or if it is unknown."""
-    environ = _environ_of(pid, bytearray(_ENVIRON_BYTES))
+    environ = _environ_of(str(pid), bytearray(_ENVIRON_BYTES))
     return None if environ is None else _mark_in(environ)
 
 
-def _environ_of(pid: int, buffer: bytearray) -> bytes | None:
+def _environ_of(pid: str, buffer: bytearray) -> bytes | None:
     """The environment of a process; None where it may not be read."""
     try:
         file = os.open(_ENVIRON % pid, os.O_RDONLY)
@@ -149,7 +154,9 @@ class Family:
     def living(self, marks: Marks) -> set[int]:
         """Return those that live, by a look that was just made; the group as its negative number."""
         found = {pid for pid, mark in marks.items() if mark in self._marks and pid not in {1, os.getpid()}}
-        if not has_proc():
+        if has_proc():  # what was looked at may be remembered
+            found = {pid for pid in found if mark_of(pid) in self._marks}
+        else:
             self._started |= start_times(found - self._started.keys())
         for pid in found - self._seen:
             self.note(pid)
@@ -200,7 +207,7 @@ class Family:
             pause = next(steps)
             while True:
                 time.sleep(pause)
-                seen |= (living := self.living(look()))
+                seen |= (living := self.living(look(exact=False)))
                 pause = steps.send(living)
         return seen
 

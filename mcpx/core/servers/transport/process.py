@@ -17,6 +17,7 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -258,7 +259,7 @@ async def shared_look() -> Marks:
 
 def _look(loop: asyncio.AbstractEventLoop, shared: asyncio.Future[Marks]) -> None:
     del _looks[loop]  # who asks from now on needs the next one
-    looked = loop.run_in_executor(None, look)
+    looked = loop.run_in_executor(None, partial(look, exact=False))
     looked.add_done_callback(lambda done: None if shared.done() else shared.set_result(done.result()))
 
 

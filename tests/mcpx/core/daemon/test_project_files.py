@@ -77,6 +77,10 @@ async def test_nothing_runs_before_it_was_agreed_to_and_then_for_its_clients_alo
         assert await refused(other, "shop/db") == "unknown_server"
         assert (await where(other, "plain"))["pid"] == (await where(one, "plain"))["pid"]
         assert approve(house, shop).stdout.rstrip().endswith("approved already")
+        undone = house.run("undo", "--yes")
+        assert (undone.returncode, "approve --project" in undone.stdout) == (0, True)
+        await until(lambda: not alive_in_group(found["pid"]))
+        assert await refused(one, "shop/db") == "unknown_server"
 
 
 async def waiting(of):

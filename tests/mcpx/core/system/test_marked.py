@@ -64,25 +64,30 @@ def test_what_carries_no_mark_is_not_read_again_and_what_carries_one_is(start, m
 
     monkeypatch.setattr(marked, "_environ_of", noted)
     monkeypatch.setattr(marked, "SETTLED_S", 0.0)
-    marked._unmarked.clear()
+    marked._known.clear()
     looks = []
     for _ in range(2):
         read.clear()
         assert look()[process.pid] == MARK
         looks.append(set(read))
-    assert {process.pid, other.pid} <= looks[0]
-    assert looks[1] & {process.pid, other.pid} == {process.pid}
+    ids = {str(process.pid), str(other.pid)}
+    assert ids <= looks[0]
+    assert looks[1] & ids == {str(process.pid)}
+    read.clear()
+    assert look(exact=False)[process.pid] == MARK
+    assert not ids & set(read)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert process.pid not in look()  # a zombie has none any more
+    assert process.pid not in Family([MARK]).living(look(exact=False))  # a zombie has none any more
+    assert process.pid not in look()
 
 
 @in_proc
 def test_a_process_of_the_same_number_is_read_anew(start, monkeypatch):
     monkeypatch.setattr(marked, "SETTLED_S", 0.0)
     process = start("tool")
-    marked._unmarked.clear()
-    marked._unmarked[str(process.pid), 1] = 0.0  # another one, that had that number before
+    marked._known.clear()
+    marked._known[str(process.pid), 1] = 0.0, None  # another one, that had that number before
     assert look()[process.pid] == MARK
 
 
@@ -99,7 +104,7 @@ def test_what_becomes_marked_while_it_is_started_is_found(start, tmp_path):
         go.write_text("x")
         deadline = time.monotonic() + 10
         while process.pid not in look() and time.monotonic() < deadline:
-            marked._unmarked.clear()  # as if it were looked at within the time until that is believed
+            marked._known.clear()  # as if it were looked at within the time until that is believed
         assert look()[process.pid] == MARK
     finally:
         process.kill()
