@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from mcpx.core.config.server_config import Http, Sse, Transport
+from mcpx.core.config.server_config import Http, ServerConfig, Sse, Transport
+from mcpx.paths import home
 
 PROJECT_KEYS: Final = frozenset({"cwd", "args", "env", *("url", "serverUrl", "httpUrl")})
 """Keys of an entry in which the project may be named."""
@@ -56,6 +57,16 @@ def names_project(transport: Transport) -> bool:
 def needs_project(transport: Transport) -> bool:
     """Return True if a server that runs once for each project cannot run without one."""
     return not names_project(transport) or any(map(in_need_of_project, _strings(transport)))
+
+
+def stand_in(server: ServerConfig) -> str | None:
+    """The project of a session that belongs to no client, and lists for those of clients; None for most.
+
+    It is none where the entry has defaults, else the home folder, until a client in a project is there.
+    """
+    if server.sessions != "per_client" or not names_project(server.transport):
+        return None
+    return home() if needs_project(server.transport) else ""
 
 
 def in_project(

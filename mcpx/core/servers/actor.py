@@ -39,7 +39,7 @@ from msgspec.structs import replace
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import Era, ServerConfig
-from mcpx.core.config.projects import in_project
+from mcpx.core.config.projects import in_project, stand_in
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.servers.admission import refusal_of
@@ -80,7 +80,7 @@ class Session(Supervised):
         era: Era | None = None,
         client: ClientId | None = None,
     ) -> None:
-        self.project = None if client is None else client.project or ""
+        self.project = stand_in(server.config) if client is None else client.project or ""
         """The folder for which it is, "" for none; None for one that is not for any in particular."""
         self._variables = {} if client is None else client.variables
         self._vanishes = client is not None and client.vanishes
@@ -118,6 +118,11 @@ class Session(Supervised):
         runs_there = mode is Mode.PER_PROJECT
         transport = in_project(config.transport, self.project, self._variables, runs_there=runs_there)
         return replace(config, transport=transport)
+
+    def settle_with(self, client: ClientId) -> None:
+        """List in the project of a client from the next start on."""
+        self.project, self._variables = client.project, client.variables
+        self.config = self._as_opened(self.mode, self.server.config)
 
     # --- for the server, and the fleet
 

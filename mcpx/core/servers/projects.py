@@ -59,7 +59,7 @@ class ProjectSessions:
         self._main = main
         self._open = open_session
         self._dismiss = dismiss
-        self._needed = needs_project(main.config.transport)
+        self._needed = needs_project(main.server.config.transport)
 
     # --- whose is which
 

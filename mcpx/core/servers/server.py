@@ -23,7 +23,7 @@ from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
-from mcpx.core.config.projects import names_project
+from mcpx.core.config.projects import names_project, stand_in
 from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, RequestContext
@@ -233,6 +233,10 @@ class Server:
         """Take in which project a client is in."""
         if self.per_project:
             self.projects.enter(client)
+        elif stand_in(self.config) and self.queue.lifecycle_phase() in {Phase.IDLE, Phase.PARKED}:
+            self.main.settle_with(client)
+            if self.listed is None:
+                self.queue.wake(for_use=False)
 
     def take_over(self, old: Server) -> None:
         """Take the place of the server of the same name, whose configuration has changed.

@@ -31,6 +31,7 @@ import structlog
 from mcpx.core.catalog.lists import LISTS
 from mcpx.core.catalog.model import JSON, Catalogue, Entry, LeftOut
 from mcpx.core.config import Redactor, ServerConfig, redactor_of
+from mcpx.core.config.projects import stand_in
 from mcpx.core.servers.offers.entries import InvalidEntry, read_entry
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import (
@@ -269,7 +270,7 @@ class CatalogueFiles:
 
 def may_sleep(server: ServerConfig, listed_at: float | None) -> bool:
     """True if a server need not run before it is needed: its catalogue was right at that time."""
-    if server.sessions == "per_project":
+    if server.sessions == "per_project" or stand_in(server):
         return True  # without a project it cannot run
     if server.start == "eager" or listed_at is None:
         return False

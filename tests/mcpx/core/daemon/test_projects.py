@@ -207,6 +207,19 @@ async def test_without_a_project_the_server_says_so_and_others_are_not_disturbed
         assert house.status()["servers"][0]["state"] == "ready"
 
 
+async def test_each_client_may_have_a_process_in_its_project(house, folders):
+    a, b, c = folders
+    own = {"sessions": "per_client"}
+    house.write({"s": server({**FOLDER, **own}), "t": server({"cwd": f"${{project:-{c}}}", **own})})
+    async with client(house, Path("/")) as nowhere, client(house, a) as one, client(house, b) as other:
+        assert (await call(nowhere))["structuredContent"]["code"] == "server_unavailable"
+        found = [await where(each) for each in (one, other)]
+        assert [each["cwd"] for each in found] == [str(a), str(b)]
+        assert found[0]["pid"] != found[1]["pid"]
+        assert [(await where(each, "t"))["cwd"] for each in (nowhere, one)] == [str(c), str(a)]
+        assert {each["state"] for each in house.status()["servers"]} == {"ready"}
+
+
 async def test_a_default_counts_where_there_is_no_project(house, folders):
     house.write({"s": server({"cwd": f"${{project:-{folders[2]}}}"})})
     async with client(house, Path("/")) as nowhere, client(house, folders[0]) as one:
