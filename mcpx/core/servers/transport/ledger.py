@@ -2,9 +2,10 @@
 
 Each MCPX process keeps one small file in the folder `children` of the state folder, with the process group,
 the start time and the mark of every child it runs. A change is a new file of another name, because renaming
-a file over another takes ext4 milliseconds. `sweep`, at the next start of any MCPX, reads the files
-whose writer is gone, ends what is left of their children, and
-deletes the files. A file is trusted only if no other user could have written it or its folder, and if its
+a file over another takes ext4 milliseconds. `sweep`, at the next start of any MCPX, reads the files whose
+writer is gone, ends what is left of their children, and deletes the files. In case there is no client that
+starts the next one, each process leaves a shell, with its first child, that waits for its end and sweeps if
+there is a file then. A file is trusted only if no other user could have written it or its folder, and if its
 process ids mean something: same boot, same process namespace. Files of another namespace or machine (a shared
 home folder) are left alone until they are old.
 
@@ -20,8 +21,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum, auto
 from itertools import count
 from pathlib import Path
@@ -48,6 +52,15 @@ MAX_PID: Final = 2**31 - 1
 MAX_FILE_BYTES: Final = 4_000_000  # ten thousand children
 MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or namespace; then it is deleted
 _NUMBERS: Final = count(1)  # of the files of this process
+_GUARD: Final = """exec 3<&0
+(read -r _ <&3; for file in "$0"-*.json; do [ -e "$file" ] && exec "$@"; done) </dev/null >/dev/null 2>&1 &"""
+_SWEEP: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from pathlib import Path;"
+    " from mcpx.core.servers.transport.ledger import Ledger; Ledger(Path(sys.argv[2])).sweep()"
+)
+_HOME: Final = str(Path(__file__).parents[4])
+_guarded: Final[dict[tuple[int, Path], int]] = {}
+"""By process and folder, the end of a pipe that is closed when the process ends."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -166,6 +179,8 @@ class Ledger:
             path = self._folder / f"{self._file.owner.pid}-{next(_NUMBERS)}.json"
             replace_file(path, msgspec.json.encode(self._file), synced=False)
             self._replace_by(path)
+            if (self._file.owner.pid, self._folder) not in _guarded:
+                _guard(self._file.owner.pid, self._folder)
         except OSError as error:
             self._give_up(error.strerror)
 
@@ -237,6 +252,15 @@ class Ledger:
             reason = f"they live, but do not all carry {CHILD_MARK}: not proven to be ours"
             log.warning("orphans.left", process_groups=ended.left, reason=reason)
         return ended.groups
+
+
+def _guard(pid: int, folder: Path) -> None:
+    """Leave a shell that waits for the end of this process, and sweeps up what is left of its children."""
+    theirs, _guarded[pid, folder] = os.pipe()
+    sweeping = [sys.executable, "-P", "-c", _SWEEP, _HOME, str(folder.parent)]
+    with suppress(OSError), open(theirs, "rb") as end:
+        command = ["/bin/sh", "-c", _GUARD, str(folder / str(pid)), *sweeping]
+        subprocess.run(command, stdin=end, cwd="/", start_new_session=True, check=False)
 
 
 class _Standing(Enum):
