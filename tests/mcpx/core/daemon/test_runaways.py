@@ -26,6 +26,15 @@ async def test_nothing_is_left_of_servers_or_a_daemon_that_are_killed(monkeypatc
     assert (len(found.servers), len(found.restarts), len(found.daemons)) == (3, 1, 1)
 
 
+async def test_nothing_is_left_of_a_daemon_that_is_killed_where_no_client_starts_the_next(house, ears):
+    house.write({"browser": entry(grandchild="session", ears=str(ears.path))})
+    assert house.run("daemon", "start").returncode == 0
+    assert house.run("exec", "browser", "echo", "text=x").returncode == 0
+    [started] = ears.of("grandchild")
+    os.kill(house.status()["daemon"]["pid"], signal.SIGKILL)
+    await until(lambda: not is_running(started["pid"]), within=2.0)
+
+
 async def test_nothing_is_left_after_a_stop_also_of_what_has_thrown_its_mark_away(house, ears):
     house.write(
         {
