@@ -4,8 +4,8 @@ Each MCPX process keeps one small file in the folder `children` of the state fol
 the start time and the mark of every child it runs. A change is a new file of another name, because renaming
 a file over another takes ext4 milliseconds. `sweep`, at the next start of any MCPX, reads the files whose
 writer is gone, ends what is left of their children, and deletes the files. In case there is no client that
-starts the next one, each process leaves a shell, with its first child, that waits for its end and sweeps if
-there is a file then. A file is trusted only if no other user could have written it or its folder, and if its
+starts the next one, each process with children leaves a shell that waits for its end, and sweeps if there is
+a file then. A file is trusted only if no other user could have written it or its folder, and if its
 process ids mean something: same boot, same process namespace. Files of another namespace or machine (a shared
 home folder) are left alone until they are old.
 
@@ -59,8 +59,6 @@ _SWEEP: Final = (
     " from mcpx.core.servers.transport.ledger import Ledger; Ledger(Path(sys.argv[2])).sweep()"
 )
 _HOME: Final = str(Path(__file__).parents[4])
-_guarded: Final[dict[tuple[int, Path], int]] = {}
-"""By process and folder, the end of a pipe that is closed when the process ends."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -154,6 +152,7 @@ class Ledger:
         owner = Entry(pid, start_time(pid) or "")
         self._file = _File(boot_id(), owner, namespace=pid_namespace(), host=gethostname())
         self._broken = False
+        self._guard: int | None = None  # our end of a pipe, which is closed when this process ends
 
     def add(self, name: str, pid: int, mark: str, container: Container | None = None) -> None:
         """Add a child that has just been started with that mark in its environment."""
@@ -171,6 +170,7 @@ class Ledger:
         try:
             if not self._file.children:
                 self._replace_by(None)
+                self._dismiss_guard()
                 return
             ensure_folder(self._folder)
             if (problem := distrust_folder(self._folder)) is not None:
@@ -179,8 +179,8 @@ class Ledger:
             path = self._folder / f"{self._file.owner.pid}-{next(_NUMBERS)}.json"
             replace_file(path, msgspec.json.encode(self._file), synced=False)
             self._replace_by(path)
-            if (self._file.owner.pid, self._folder) not in _guarded:
-                _guard(self._file.owner.pid, self._folder)
+            if self._guard is None:
+                self._leave_guard()
         except OSError as error:
             self._give_up(error.strerror)
 
@@ -189,6 +189,20 @@ class Ledger:
         last, self._path = self._path, path
         if last is not None:
             last.unlink(missing_ok=True)
+
+    def _leave_guard(self) -> None:
+        """Leave a shell that waits for the end of this process, and ends what is left of its children."""
+        theirs, self._guard = os.pipe()
+        files = str(self._folder / str(self._file.owner.pid))
+        sweeping = [sys.executable, "-P", "-c", _SWEEP, _HOME, str(self._folder.parent)]
+        with suppress(OSError), open(theirs, "rb") as end:
+            command = ["/bin/sh", "-c", _GUARD, files, *sweeping]
+            subprocess.run(command, stdin=end, cwd="/", start_new_session=True, check=False)
+
+    def _dismiss_guard(self) -> None:
+        if self._guard is not None:
+            os.close(self._guard)
+            self._guard = None
 
     def _give_up(self, reason: str | None) -> None:
         self._broken = True
@@ -252,15 +266,6 @@ class Ledger:
             reason = f"they live, but do not all carry {CHILD_MARK}: not proven to be ours"
             log.warning("orphans.left", process_groups=ended.left, reason=reason)
         return ended.groups
-
-
-def _guard(pid: int, folder: Path) -> None:
-    """Leave a shell that waits for the end of this process, and sweeps up what is left of its children."""
-    theirs, _guarded[pid, folder] = os.pipe()
-    sweeping = [sys.executable, "-P", "-c", _SWEEP, _HOME, str(folder.parent)]
-    with suppress(OSError), open(theirs, "rb") as end:
-        command = ["/bin/sh", "-c", _GUARD, str(folder / str(pid)), *sweeping]
-        subprocess.run(command, stdin=end, cwd="/", start_new_session=True, check=False)
 
 
 class _Standing(Enum):
