@@ -79,12 +79,7 @@ def form(
 
 def schema(choices: Mapping[str, str], title: str) -> JSON:
     """The schema of a form in which a person takes one of these choices, which have titles."""
-    decision = {
-        "type": "string",
-        "title": title,
-        "enum": list(choices),
-        "enumNames": list(choices.values()),
-    }
+    decision = {"type": "string", "title": title, "enum": list(choices), "enumNames": list(choices.values())}
     return {"type": "object", "properties": {DECISION: decision}, "required": [DECISION]}
 
 

@@ -227,13 +227,7 @@ class PinFiles:
         return _stamp(self._files.path(identity))
 
     def update(
-        self,
-        identity: str,
-        edit: Edit,
-        base: PinRecord,
-        *,
-        entry: str = "",
-        anew: PinRecord | None = None,
+        self, identity: str, edit: Edit, base: PinRecord, *, entry: str = "", anew: PinRecord | None = None
     ) -> Loaded:
         """Replace the record by what `edit` makes of the one that is there, or of `base`.
 

@@ -183,13 +183,7 @@ class ServerPins:
             return
         hold, is_first = self._holds or self.problem is not None, self.record.state in _NOT_SEEN
         edit = partial(
-            noted,
-            tools=self._listed,
-            about=self._about,
-            pin=self._pin,
-            hold=hold,
-            whole=whole,
-            skills=skills,
+            noted, tools=self._listed, about=self._about, pin=self._pin, hold=hold, whole=whole, skills=skills
         )
         record = edit(self.record)
         if record != self.record:

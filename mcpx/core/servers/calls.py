@@ -14,7 +14,6 @@ the transport calls back meanwhile, because it has ended too, says nothing of an
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -58,11 +57,7 @@ class Calls:
     _wire: WireDispatcher
 
     def __init__(
-        self,
-        config: ServerConfig,
-        counters: Counters,
-        queue: CallQueue,
-        on_proof: Callable[[], None],
+        self, config: ServerConfig, counters: Counters, queue: CallQueue, on_proof: Callable[[], None]
     ) -> None:
         self._mailbox = queue.ref.mailbox
         self._put_back = queue.put_back
@@ -81,9 +76,8 @@ class Calls:
         self._own_expiry: dict[float, Expiry[InFlight]] = {}  # of tools with timeouts of their own
         self.taken = 0
         """Requests that were begun so far."""
-        self.milestone: float = math.inf
-        """The number of requests at which `on_milestone` is called; it must not wait or raise."""
-        self.on_milestone: Callable[[], None] = lambda: None
+        self.on_taken: Callable[[], None] | None = None
+        """Called with each request that is begun; must not wait or raise."""
         self._is_draining = False  # somebody waits, or has waited, until no call is in flight
         self._is_pausing = False  # then no more are to be taken
         self._counters = counters
@@ -205,17 +199,15 @@ class Calls:
         call = InFlight(envelope.message, reply, self._wire.channel.position)
         self._counters.sent()
         self.taken += 1
-        if self.taken >= self.milestone:
-            self.on_milestone()
+        if self.on_taken is not None:
+            self.on_taken()
         self._in_flight.add(call)
         if self._timeouts:
             self._limit(call)
         reply.on_abandon = lambda: self._abandon(call)
         try:
             call.sent = self._sender.send(
-                call.request,
-                partial(self._answered, call),
-                lambda step: self._progressed(call, step),
+                call.request, partial(self._answered, call), lambda step: self._progressed(call, step)
             )
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._release(call)

@@ -73,8 +73,8 @@ class Upkeep:
         self._limit = session.config.quota.memory
         self._grown = 0  # bytes, once they are too many
         self._patience = anyio.CancelScope()  # for a moment without calls
-        calls.milestone = self._config.max_calls or math.inf
-        calls.on_milestone = self._on_calls
+        if self._limit is not None or self._config.max_calls:
+            calls.on_taken = self._on_taken
 
     async def watch(self) -> None:
         """Restart the session when there is a reason to; return then, or at once if there will be none."""
@@ -134,16 +134,12 @@ class Upkeep:
         await anyio.sleep(pause_s)
         if self._calls.taken == taken and not self._calls.running():
             self._called.clear()
-            self._calls.milestone = min(self._calls.milestone, taken + 1)
             with anyio.move_on_after(LOOK_S):
                 await self._called.wait()
 
-    def _on_calls(self) -> None:
-        most = self._config.max_calls
-        is_due = 0 < most <= self._calls.taken
-        self._calls.milestone = most if most and not is_due else math.inf
+    def _on_taken(self) -> None:
         self._called.set()
-        if is_due:
+        if self._calls.taken == self._config.max_calls:
             self._changed.set()
 
     async def _memory(self, limit: int) -> int:
@@ -178,10 +174,8 @@ class Upkeep:
 
         They are held in time for the restart to come before one that is urgent.
         """
-        self._patience = anyio.CancelScope(
-            deadline=min(self._patience.deadline, anyio.current_time() + PATIENCE_S)
-        )
-        with self._patience:
+        until = min(self._patience.deadline, anyio.current_time() + PATIENCE_S)
+        with anyio.CancelScope(deadline=until) as self._patience:
             while True:
                 await self._calls.pause()
                 if not self._is_bound():

@@ -259,10 +259,7 @@ class Channel:
             self._writer_armed = False
 
     def _break(self, error: OSError) -> None:
-        self._arm_writer(wanted=False)
-        self._broken = True
-        self._out.clear()
-        self._waiting = 0
+        self.release_writer()
         self.on_broken(error)
 
     @property

@@ -21,14 +21,7 @@ import msgspec
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from mcpx.core.protocol.result_address import ResultAddress
-from mcpx.core.rendering.pictures import (
-    MAX_PIXELS,
-    FitJob,
-    Fitted,
-    PictureLimits,
-    decode_job,
-    is_picture,
-)
+from mcpx.core.rendering.pictures import MAX_PIXELS, FitJob, Fitted, PictureLimits, decode_job, is_picture
 
 LENGTH_BYTES: Final = 4  # before the job in a frame, behind which the result stands
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")  # that are read

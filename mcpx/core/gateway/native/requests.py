@@ -41,13 +41,7 @@ from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.messages import Forward, Read, Request, meta_for_server
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.rendering.large_results import refuse_dense_messages
-from mcpx.core.rendering.result_members import (
-    enveloped,
-    read_array,
-    read_item,
-    read_object,
-    read_string,
-)
+from mcpx.core.rendering.result_members import enveloped, read_array, read_item, read_object, read_string
 from mcpx.core.rendering.result_reading import (
     TASK,
     UnknownResultType,

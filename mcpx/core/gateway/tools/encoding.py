@@ -132,11 +132,7 @@ class ResultEncoder:
         return limits if limits is not None and may_hold_pictures(raw) else None
 
     async def _fitted(
-        self,
-        raw: msgspec.Raw,
-        request: Exec | Read,
-        limits: PictureLimits,
-        encode: Callable[..., Made],
+        self, raw: msgspec.Raw, request: Exec | Read, limits: PictureLimits, encode: Callable[..., Made]
     ) -> list[Bytes]:
         """The result with pictures that the client takes."""
         as_resource = isinstance(request, Exec) and request.rest_as_resource
@@ -184,13 +180,7 @@ class ResultEncoder:
     def _order(self, request: Exec | Read, limit: Limit | None, further: Limit) -> Order:
         uri = request.uri if isinstance(request, Read) else None
         return Order(
-            request.server_name,
-            uri,
-            limit,
-            further,
-            self._structured,
-            self.structured_is_shown,
-            self._stamp,
+            request.server_name, uri, limit, further, self._structured, self.structured_is_shown, self._stamp
         )
 
     def shaped(self, result: ToolResult) -> list[Bytes]:

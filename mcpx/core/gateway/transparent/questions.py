@@ -36,13 +36,7 @@ from mcpx.core.events.records import Record
 from mcpx.core.gateway.transparent.requests import Subject, as_call_error
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.policy.questions import PREFIX, ApprovalRequest, ApprovalRequired
-from mcpx.core.protocol.context import (
-    ELICITATION,
-    Caller,
-    InputAnswers,
-    OnStep,
-    read_capabilities,
-)
+from mcpx.core.protocol.context import ELICITATION, Caller, InputAnswers, OnStep, read_capabilities
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, without_link

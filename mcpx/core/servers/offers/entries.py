@@ -251,10 +251,5 @@ _RULES: Final[dict[type[Entry], dict[str, Rule]]] = {
     ResourceInfo: {**_OF_RESOURCES, "uri": _URI, "size": _size},
     TemplateInfo: {**_OF_RESOURCES, "uriTemplate": _URI},
     PromptInfo: {**_COMMON, "name": _NAME, "arguments": _arguments},
-    SkillInfo: {
-        "uri": _URI,
-        "frontmatter": _required_object,
-        "resources": _manifest,
-        "_meta": _meta,
-    },
+    SkillInfo: {"uri": _URI, "frontmatter": _required_object, "resources": _manifest, "_meta": _meta},
 }

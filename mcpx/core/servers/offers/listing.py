@@ -17,14 +17,7 @@ import structlog
 
 from mcpx.core.catalog import extensions
 from mcpx.core.catalog.lists import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, ListKind
-from mcpx.core.catalog.model import (
-    Catalogue,
-    Entry,
-    LeftOut,
-    ResourceInfo,
-    TemplateInfo,
-    ToolInfo,
-)
+from mcpx.core.catalog.model import Catalogue, Entry, LeftOut, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.core.servers.causes import BadListing
 from mcpx.core.servers.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entry
 from mcpx.core.servers.offers.pages import Budget, Pages, decode_entry, name_of

@@ -34,12 +34,7 @@ from mcpx.core.config import Redactor, ServerConfig, redactor_of
 from mcpx.core.config.projects import stand_in
 from mcpx.core.servers.offers.entries import InvalidEntry, read_entry
 from mcpx.core.store.folders import distrust_folder, ensure_folder
-from mcpx.core.store.private_files import (
-    PARTIAL_SUFFIX,
-    ForeignFileError,
-    open_own_file,
-    replace_file,
-)
+from mcpx.core.store.private_files import PARTIAL_SUFFIX, ForeignFileError, open_own_file, replace_file
 from mcpx.paths import state_folder
 
 log = structlog.get_logger()

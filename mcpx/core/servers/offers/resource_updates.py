@@ -243,12 +243,7 @@ class UpdateStream:
                 await changed.wait()
 
     async def _open(
-        self,
-        streams: anyio.abc.TaskGroup,
-        uris: list[str],
-        changed: Signal,
-        *,
-        after_a_gap: bool,
+        self, streams: anyio.abc.TaskGroup, uris: list[str], changed: Signal, *, after_a_gap: bool
     ) -> Opened:
         opened: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
         scope = anyio.CancelScope()

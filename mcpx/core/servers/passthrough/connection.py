@@ -282,12 +282,7 @@ class DirectConnection:
             sent.request.origin.notify(PROGRESS, given)
 
     def take_request(
-        self,
-        server_id: RequestId,
-        method: str,
-        params: msgspec.Raw,
-        about: Passed | None,
-        answer: OnAnswer,
+        self, server_id: RequestId, method: str, params: msgspec.Raw, about: Passed | None, answer: OnAnswer
     ) -> None:
         """Pass a request on, and its answer back."""
         self._server_requests.ask(self._peers(method, about), server_id, method, params, answer)

@@ -110,11 +110,7 @@ class WireSender:
     """Sends bytes through a dispatcher of ours."""
 
     def __init__(
-        self,
-        wire: WireDispatcher,
-        session: PassingSession,
-        client: JSON,
-        log_level: LogLevelSync,
+        self, wire: WireDispatcher, session: PassingSession, client: JSON, log_level: LogLevelSync
     ) -> None:
         self._outgoing = wire.outgoing
         self._log_level = log_level
@@ -148,10 +144,7 @@ class _ModernMeta:
     """
 
     def __init__(self, session: PassingSession, client: JSON) -> None:
-        members = {
-            PROTOCOL_VERSION_META_KEY: session.protocol_version,
-            CLIENT_INFO_META_KEY: client,
-        }
+        members = {PROTOCOL_VERSION_META_KEY: session.protocol_version, CLIENT_INFO_META_KEY: client}
         self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
         self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
 

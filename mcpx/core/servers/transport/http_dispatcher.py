@@ -73,14 +73,7 @@ class HttpDispatcher(WireDispatcher):
     link: HttpLink
     is_stream = False
 
-    def __init__(
-        self,
-        network: Network,
-        *,
-        limit: int,
-        on_malformed: OnMalformed,
-        redact: Redact,
-    ) -> None:
+    def __init__(self, network: Network, *, limit: int, on_malformed: OnMalformed, redact: Redact) -> None:
         self.network = network
         self.limit = limit
         self.redact = redact

@@ -30,13 +30,7 @@ from mcpx.core.servers.transport.http_bodies import Body, Events, Prefix, Whole
 from mcpx.core.servers.transport.http_connection import Head, Headers, HttpConnection
 from mcpx.core.servers.transport.http_network import Exchange
 from mcpx.core.servers.transport.http_pool import HttpRequest
-from mcpx.core.servers.transport.http_streams import (
-    Note,
-    Session,
-    Stream,
-    refusal,
-    why_over,
-)
+from mcpx.core.servers.transport.http_streams import Note, Session, Stream, refusal, why_over
 from mcpx.core.wire.channel import TURN, flush_all
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.expiry import Expiry

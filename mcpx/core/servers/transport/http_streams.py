@@ -13,12 +13,7 @@ from typing import Any, Protocol
 import anyio
 
 from mcpx.core.servers.transport import http_answers
-from mcpx.core.servers.transport.exchange import (
-    Dropped,
-    HttpFailure,
-    HttpLink,
-    Refused,
-)
+from mcpx.core.servers.transport.exchange import Dropped, HttpFailure, HttpLink, Refused
 from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Event, Redact
 from mcpx.core.servers.transport.http_bodies import Body, Events, Prefix
 from mcpx.core.servers.transport.http_connection import Head, HttpConnection

@@ -131,10 +131,7 @@ class Posted:
         self.notify_lossy("notifications/progress", envelope.progress(token, members))
 
     async def notify(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Send a notification."""
         del opts
@@ -142,10 +139,7 @@ class Posted:
         self.say(*envelope.notification(envelope.escaped(method), encoded), lossy=method in LOSSY)
 
     async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Ask the client.
 
