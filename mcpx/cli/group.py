@@ -223,10 +223,10 @@ def with_cure(text: str, error: Exception, arguments: Sequence[str] = ()) -> str
         return f"{text}{then}to see the servers: mcpx status{option}"
     if (details.get("problem") or getattr(error, "problem", None)) == "not_for_people":
         return f"{text}{then}for those that need one: mcpx login --all{option}"
-    if text.startswith("there is no profile"):
-        return f"{text}{then}leave --profile out, or write it under $.profiles of the configuration"
     if "did you mean" in text or (isinstance(error, OSError) and error.errno in _TYPED):
         return text
+    if text.startswith("there is no profile"):
+        return f"{text}{then}leave --profile out, or write it under $.profiles of the configuration"
     return f"{text}{then}to look for the cause: mcpx doctor{option}"
 
 
