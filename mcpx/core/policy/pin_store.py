@@ -7,7 +7,8 @@ cannot be written is logged once, kept, and tried again. A process that is kille
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -41,12 +42,15 @@ class PinStore:
         self._seen: dict[str, object] = {}  # the stamps of the files as they were read last
         self._news = Signal()
         self._turn = anyio.Lock()  # so that what is read last is taken in last
+        self._in_force: set[str] | None = None  # the identities of servers; None until that is said
         self._broken: str | None = None
         self._awaits_others = False
 
     def of(self, server: ServerConfig) -> ServerPins:
         """The pins of a server; the same object for each server that is started alike. Reads a file."""
         identity = pin_identity(server)
+        if self._in_force is not None:
+            self._in_force.add(identity)  # it is to be in force in a moment
         if (known := self._pins.get(identity)) is not None:
             known[0].configure(server)
             return known[0]
@@ -57,6 +61,11 @@ class PinStore:
         pins.await_others(awaited=self._awaits_others)
         self._pins[identity] = pins, base, entry_key(server)
         return pins
+
+    def keep_only(self, servers: Iterable[ServerConfig]) -> None:
+        """Have the pins of all other servers forgotten, once what was to be kept of them is written."""
+        self._in_force = set(map(pin_identity, servers))
+        self._news.set()
 
     @property
     def problem(self) -> str | None:
@@ -69,8 +78,9 @@ class PinStore:
         Raises:
             OSError: It cannot be written; nothing has changed.
         """
-        identity, pins = pin_identity(server), self.of(server)
+        identity = pin_identity(server)
         async with self._turn:
+            pins = self.of(server)
             await self._write()
             anew = pins.record if pins.problem is not None else None
             await self._write_one(identity, edit, anew)
@@ -85,7 +95,13 @@ class PinStore:
             async with self._turn:
                 await self._write()
                 await self._look()
+                self._forget()
         await self._write()
+
+    def _forget(self) -> None:
+        gone = set() if self._in_force is None else self._pins.keys() - self._in_force - self._edits.keys()
+        for identity in gone:
+            del self._pins[identity]
 
     # --- shared with other gateways
 
@@ -98,9 +114,9 @@ class PinStore:
 
     def release(self, identity: str) -> None:
         """Have one server wait for others no more."""
-        pins = self._pins[identity][0]
-        if pins.await_others(awaited=False):
-            self._on_change(pins.name)
+        known = self._pins.get(identity)
+        if known is not None and known[0].await_others(awaited=False):
+            self._on_change(known[0].name)
 
     def compared(self) -> dict[str, ServerPins]:
         """By identity, the pins that are believed, of servers that are compared with theirs."""
@@ -111,10 +127,14 @@ class PinStore:
         }
 
     async def written(self, identity: str) -> PinRecord:
-        """The record of a server, as it is in the file where it could be written."""
+        """The record of a server, as it is in the file where it could be written.
+
+        Raises:
+            OSError: Its server is gone.
+        """
         async with self._turn:
             await self._write()
-            return self._pins[identity][0].record
+            return self._known(identity)[0].record
 
     async def adopt(self, identity: str, edit: Edit) -> None:
         """Have what other gateways know written down, and put in force.
@@ -124,7 +144,13 @@ class PinStore:
         """
         async with self._turn:
             await self._write()
+            self._known(identity)
             await self._write_one(identity, edit)
+
+    def _known(self, identity: str) -> tuple[ServerPins, PinRecord, str]:
+        if identity not in self._pins:
+            raise OSError(errno.ENOENT, "its server is gone")
+        return self._pins[identity]
 
     # --- writing
 
@@ -134,8 +160,9 @@ class PinStore:
         self._take(identity, await anyio.to_thread.run_sync(update))
 
     def _keep(self, identity: str, edit: Edit) -> None:
-        self._edits.setdefault(identity, []).append(edit)
-        self._news.set()
+        if identity in self._pins:  # else its server is gone, and says its last words
+            self._edits.setdefault(identity, []).append(edit)
+            self._news.set()
 
     async def _write(self) -> None:
         edits, self._edits = self._edits, {}

@@ -282,6 +282,7 @@ class Fleet:
         self.common.clear()
         self.common.update(_common(upstreams))
         self.timelines.keep(upstreams.values())
+        self.pins.keep_only(each.config for each in upstreams.values())
         self.touch()
 
     async def retire(self, server: Server, why: str = REMOVED) -> None:

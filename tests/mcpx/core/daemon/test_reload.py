@@ -44,6 +44,20 @@ async def calling(watch, ears, *, server="s"):
         tasks.cancel_scope.cancel()
 
 
+async def test_of_servers_that_come_and_go_no_pins_stay_in_memory_and_all_in_files():
+    async with open_watched(config_of({"same": entry()})) as watch:
+        pins = watch.hub.fleet.pins
+        for number in range(3):
+            await watch.hub.reload(config_of({"same": entry(), f"s{number}": entry()}))
+            await watch.becomes(State.READY, f"s{number}")
+            await soon(lambda: len(pins._pins) == 2)
+        await watch.hub.reload(config_of({"same": entry(), "s0": entry()}))
+        await watch.becomes(State.READY, "s0")
+        assert watch.hub.upstreams["s0"].policy.pins.record.state == "pinned"
+        await soon(lambda: [known[0].name for known in pins._pins.values()] == ["same", "s0"])
+        assert len(list(pins.files.folder.glob("*.json"))) == 5  # and their index
+
+
 async def test_one_added_one_removed_one_changed_and_one_untouched(ears):
     base = entry(ears)
     old = {"same": base, "gone": base, "other": base}
