@@ -59,7 +59,7 @@ def test_the_licence_is_that_of_the_project():
     assert PROJECT["license-files"][0] == "LICENSE"
 
 
-@pytest.mark.parametrize("figure", ["Tokens", "Speed", "Conformance"])
+@pytest.mark.parametrize("figure", ["Tokens", "Speed", "Start", "Conformance"])
 def test_a_figure_stands_on_the_page_that_it_links_to(figure):
     (text,) = [
         text for name, text in pages.table(pages.ROOT / "README.md", "", "") if name == f"**{figure}**"
