@@ -20,7 +20,7 @@ from mcpx.core.store.listening import listening
 from mcpx.core.store.paths import acquire_lock, daemon_paths
 from mcpx.core.system.light_imports import light_sdk
 from mcpx.errors import MCPXError
-from mcpx.paths import configuration_folder
+from mcpx.paths import STATE_VARIABLE, configuration_folder, home
 
 
 def main(arguments: list[str]) -> None:
@@ -59,6 +59,7 @@ def run(config_path: str | None) -> NoReturn:
     from mcpx.core.servers.early_start import early_children  # likewise
 
     paths = daemon_paths(config_path)
+    _go_home()
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
@@ -76,6 +77,14 @@ def run(config_path: str | None) -> NoReturn:
     finally:
         os.close(lock)
     sys.exit(code)
+
+
+def _go_home() -> None:
+    """Work in the home folder from now on: servers without a `cwd` do so, whoever has started the daemon."""
+    if folder := os.environ.get(STATE_VARIABLE):
+        os.environ[STATE_VARIABLE] = os.path.abspath(folder)
+    if os.path.isdir(where := home()):
+        os.chdir(where)
 
 
 def is_clustered(config: Config) -> bool:

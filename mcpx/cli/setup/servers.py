@@ -90,7 +90,7 @@ def add(
     """Add a server NAME, which is started by COMMAND or reached at URL, and say what it offers.
 
     \b
-    mcpx add git -- uvx mcp-server-git --repository .
+    mcpx add git -- uvx mcp-server-git --repository '${project}'
     mcpx add -e API_KEY weather -- npx -y weather-mcp
     mcpx add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
 

@@ -7,6 +7,7 @@ sign-ins.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,30 @@ SOURCES: Final = {
     "deno": "install Deno: https://deno.com",
 }
 """Where the commands come from that most servers are started with."""
+OF_PROJECTS: Final = frozenset(
+    {
+        *(
+            "@eslint/mcp",
+            "ast-grep-mcp",
+            "ast-grep-server",
+            "backlog",
+            "code-index-mcp",
+            "codegraph",
+            "gopls",
+        ),
+        *(
+            "gopls",
+            "mcp-language-server",
+            "mcp-server-git",
+            "nx-mcp",
+            "serena",
+            "serena-agent",
+            "task-master-ai",
+        ),
+    }
+)
+"""Programs and packages of servers that work on the folder that they are started in."""
+_RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?")
 MARGIN_S: Final = 3.0  # beyond the time of one start, for the machine
 NOWHERE: Final = Path("/nowhere/mcpx")  # where nothing can be kept, nothing is
 
@@ -68,6 +93,8 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
     if offline:
         yield wrong("network", offline_text(offline), servers=offline)
     for name, server in config.servers.items():
+        if server.disabled is None:
+            yield from _out_of_projects(server, installation)
         if (finding := before[name]) is not None:
             yield finding
         elif name in offline:
@@ -79,6 +106,31 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
             found = f"; command found: {command}" if command else ""
             once = "" if name in shared else "runs once for each project, and "
             yield ok(name, f"{once}was not started{found}", command=command)
+
+
+def _out_of_projects(server: ServerConfig, installation: Installation) -> Iterator[Finding]:
+    """Say of a server that works on a project that it runs in the home folder, for all clients."""
+    program = server.transport.program
+    if server.sessions == "per_project" or server.project is not None or program is None or program.cwd:
+        return
+    at_home = "all of its clients" if server.sessions == "shared" else "each of its clients"
+    if relative := next((each for each in program.args if _RELATIVE.fullmatch(each)), None):
+        text = f"runs in the home folder for {at_home}, and its argument {relative} starts there"
+        written = "${project}" if relative == "." else "${project}/" + relative.removeprefix("./")
+        yield note(server.name, text, f'write "{written}" in place of "{relative}" in {installation.file}')
+        return
+    words = {_program_in(each) for each in (program.command, *program.args)}
+    if words & OF_PROJECTS and not any(each.startswith("/") for each in program.args):
+        text = f"runs in the home folder for {at_home}, and it works on the project that it runs in"
+        yield note(
+            server.name, text, f'write "sessions": "per_project" into its entry in {installation.file}'
+        )
+
+
+def _program_in(word: str) -> str:
+    """The name of a program in a word of a command: of a file, of a package with its version, of a URL."""
+    name = word if word.startswith("@") else word.rpartition("/")[2]
+    return name[:1] + re.split(r"@|==|\.git$|\.git@", name[1:], maxsplit=1)[0]
 
 
 def _offline(config: Config, starts: Mapping[str, Start]) -> list[str]:

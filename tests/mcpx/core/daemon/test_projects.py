@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcpx.core.daemon.daemons import until
 from tests.mcpx.scripted import entry
-from tests.mcpx.serving import LEGACY, PATIENCE_S, alive_in_group
+from tests.mcpx.serving import LEGACY, PATIENCE_S, alive_in_group, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 WHERE = {"tools/call where": '{"cwd": @{cwd:json}, "pid": @{pid}, "env": @{env:json}}'}
@@ -291,3 +291,18 @@ async def test_a_value_that_ages_is_fetched_for_each_project(house, folders):
         for of, folder in ((one, folders[0]), (other, folders[1])):
             found = await where(of)
             assert (found["env"]["ROOT"], found["env"]["TOKEN"]) == (str(folder), "a-token-of-one-day")
+
+
+async def test_a_shared_server_without_a_folder_runs_in_the_home_folder(house, folders):
+    house.write({"s": server()})
+    home = house.folder / "home"
+    home.mkdir()
+    async with client(house, folders[0], HOME=str(home)) as one:
+        assert (await where(one))["cwd"] == str(home)
+    house.run("daemon", "stop")
+    # started by hand in another folder, it is the same
+    arguments = "daemon", "run", "--config", house.config
+    async with serving(house.folder, *arguments, cwd=folders[1], HOME=str(home)) as daemon:
+        await daemon.logged("socket.listening")
+        async with client(house, folders[0], HOME=str(home)) as one:
+            assert (await where(one))["cwd"] == str(home)

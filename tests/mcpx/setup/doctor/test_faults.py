@@ -278,3 +278,37 @@ def test_a_sign_in_that_will_want_a_person_is_noted(home, sign_in, said):
         page = home.examine(starts=False, timeout_s=10.0)
     assert page.of("wrong") == []
     assert len(page.naming("note", said)) == 1, page
+
+
+SERENA = "git+https://github.com/oraios/serena"
+OF_PROJECTS = [
+    ("npx -y @modelcontextprotocol/server-filesystem .", ".", '"${project}" in'),
+    ("uvx mcp-server-git --repository ./sub", "./sub", '"${project}/sub" in'),
+    (f"uvx --from {SERENA} serena start", "works on the project", '"sessions": "per_project"'),
+    ("npx @eslint/mcp@latest", "works on the project", '"sessions": "per_project"'),
+]
+
+
+@pytest.mark.parametrize(("line", "says", "advice"), OF_PROJECTS)
+def test_what_would_have_to_run_in_a_project_is_named(home, line, says, advice):
+    command, *args = line.split()
+    home.write({"tool": {"command": command, "args": args}})
+    (finding,) = home.examine(starts=False).naming("note", "tool", "home folder", says)
+    assert finding.advice.startswith("write ")
+    assert advice in finding.advice
+    assert str(home.config) in finding.advice
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"args": ["mcp-server-git", "--repository", "/srv/work"]},
+        {"args": ["mcp-server-git"], "cwd": "/srv"},
+        {"args": ["mcp-server-git", "--repository", "${project}"]},
+        {"args": ["mcp-server-time"]},
+        {"args": ["mcp-server-git", "."], "disabled": True},
+    ],
+)
+def test_what_runs_where_it_should_is_not(home, more):
+    home.write({"tool": {"command": "uvx", **more}})
+    assert home.examine(starts=False).naming("note", "tool", "home folder") == []
