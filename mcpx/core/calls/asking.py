@@ -194,12 +194,7 @@ def _shown(method: Any) -> str:
 
 
 async def obtain_input(
-    need: InputRequired,
-    requests: dict[str, JSON],
-    caller: Caller,
-    *,
-    timeout_s: float,
-    round_number: int,
+    need: InputRequired, requests: dict[str, JSON], caller: Caller, *, timeout_s: float, round_number: int
 ) -> InputAnswers:
     """Ask the client everything at once, and wait for its answers.
 

@@ -39,12 +39,10 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The URL at which other replicas reach this one, and the secret that they share; without it, none do."""
 
     url: Annotated[
-        str,
-        doc("URL at which the other replicas reach this one, without a path: http://10.0.0.3:8765."),
+        str, doc("URL at which the other replicas reach this one, without a path: http://10.0.0.3:8765.")
     ] = ""
     secret: Annotated[
-        str,
-        doc("The secret that all replicas share, of 16 bytes or more: as ${VAR}, and not in the file."),
+        str, doc("The secret that all replicas share, of 16 bytes or more: as ${VAR}, and not in the file.")
     ] = ""
 
     def __repr__(self) -> str:
@@ -78,8 +76,7 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 0.0
     replica: Annotated[
-        Replica,
-        doc("This MCPX as one of several behind a load balancer; without it, one that stands alone."),
+        Replica, doc("This MCPX as one of several behind a load balancer; without it, one that stands alone.")
     ] = Replica()
 
 
@@ -87,12 +84,10 @@ class ClusterLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The Ray cluster whose nodes run the servers."""
 
     address: Annotated[
-        NonEmpty,
-        doc("HOST:PORT of Ray's GCS; auto: the cluster that this machine is a node of."),
+        NonEmpty, doc("HOST:PORT of Ray's GCS; auto: the cluster that this machine is a node of.")
     ] = "auto"
     allow_open: Annotated[
-        bool,
-        doc("Join a cluster without token authentication, where whoever reaches Ray can do anything."),
+        bool, doc("Join a cluster without token authentication, where whoever reaches Ray can do anything.")
     ] = False
 
 
@@ -259,8 +254,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, doc("Whether a call that cannot be written to the audit log is refused.")
     ] = False
     http: Annotated[
-        HttpGateway,
-        doc("The HTTP endpoints. With this object, even empty, the daemon serves HTTP as well."),
+        HttpGateway, doc("The HTTP endpoints. With this object, even empty, the daemon serves HTTP as well.")
     ] = HttpGateway()
     cluster: Annotated[
         ClusterLink | None,

@@ -99,8 +99,7 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Limits of each process of one server. None: as much as it wants."""
 
     nice: Annotated[
-        Annotated[int, Meta(ge=0, le=19)] | None,
-        doc("Niceness of its processes: 19 is the lowest priority."),
+        Annotated[int, Meta(ge=0, le=19)] | None, doc("Niceness of its processes: 19 is the lowest priority.")
     ] = None
     address_space: Annotated[
         Annotated[int, Meta(ge=1 << 20, le=1 << 50)] | None,
@@ -219,8 +218,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     call_limits: CallLimits = CallLimits()
     health: HealthCheck = HealthCheck()
     auto_describe: Annotated[
-        bool,
-        doc("Whether a text resource without a description gets the beginning of its content as one."),
+        bool, doc("Whether a text resource without a description gets the beginning of its content as one.")
     ] = True
     sessions: Annotated[
         Sessions,
@@ -299,8 +297,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = {}
     native: Annotated[
-        bool,
-        doc("Whether resources and prompts are also offered through the protocol's own methods."),
+        bool, doc("Whether resources and prompts are also offered through the protocol's own methods.")
     ] = True
     expose: Annotated[
         Expose,
@@ -356,8 +353,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "off"
     annotations: Annotated[
-        dict[NonEmpty, Hints],
-        doc("By patterns of tools, annotations that replace the server's."),
+        dict[NonEmpty, Hints], doc("By patterns of tools, annotations that replace the server's.")
     ] = {}
     trust_annotations: Annotated[
         bool, doc("false: the server's annotations are not trusted, and every tool counts as writing.")
@@ -371,8 +367,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "warn"
     quarantine: Annotated[
-        bool,
-        doc("Whether a new server and all its tools are held until mcpx approve."),
+        bool, doc("Whether a new server and all its tools are held until mcpx approve.")
     ] = False
     place: Annotated[
         Place | bool,

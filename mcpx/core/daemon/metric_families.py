@@ -51,9 +51,7 @@ CONFIG_USABLE: Final = Family(
 )
 SERVERS: Final = Family("mcpx_servers", "gauge", "Servers of the configuration in each state.", ("state",))
 CLIENTS: Final = Family(
-    "mcpx_clients",
-    "gauge",
-    "Attached clients. A client over HTTP without a session does not count.",
+    "mcpx_clients", "gauge", "Attached clients. A client over HTTP without a session does not count."
 )
 DROPPED: Final = Family(
     "mcpx_client_messages_dropped_total",
@@ -76,10 +74,7 @@ AUDIT_LOST: Final = Family(
     "mcpx_audit_lines_lost_total", "counter", "Lines of the audit log that are lost for good."
 )
 CLIENT_CALLS: Final = Family(
-    "mcpx_client_calls_total",
-    "counter",
-    "Calls, by the name that a client gives itself.",
-    ("client",),
+    "mcpx_client_calls_total", "counter", "Calls, by the name that a client gives itself.", ("client",)
 )
 CLIENT_DIRECT: Final = Family(
     "mcpx_client_direct_tokens_total",
@@ -128,10 +123,7 @@ SERVER_UPTIME: Final = Family(
     ("server",),
 )
 RESTARTS: Final = Family(
-    "mcpx_server_restarts_total",
-    "counter",
-    "Restarts of a server, except starts that woke it.",
-    ("server",),
+    "mcpx_server_restarts_total", "counter", "Restarts of a server, except starts that woke it.", ("server",)
 )
 FAILURES: Final = Family(
     "mcpx_server_consecutive_failures", "gauge", "Failures of a server in a row.", ("server",)

@@ -162,11 +162,7 @@ class CallWatch:
     # --- for the meter
 
     def answered(
-        self,
-        watched: Watched,
-        raw: msgspec.Raw | bytes,
-        pieces: Pieces,
-        cost: tuple[int, int] | None,
+        self, watched: Watched, raw: msgspec.Raw | bytes, pieces: Pieces, cost: tuple[int, int] | None
     ) -> None:
         """Note the client's answer, in pieces, and its cost (direct, spent), if that is known already."""
         call: Call | None = watched.call

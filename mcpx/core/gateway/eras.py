@@ -28,11 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import msgspec
-from mcp_types.version import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    LATEST_HANDSHAKE_VERSION,
-    MODERN_PROTOCOL_VERSIONS,
-)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub

@@ -176,11 +176,7 @@ class Offer:
         return asked is None
 
     async def list_tools(
-        self,
-        connection: Connection,
-        meta: Mapping[str, Any] | None,
-        cursor: str | None,
-        stamp: bytes | None,
+        self, connection: Connection, meta: Mapping[str, Any] | None, cursor: str | None, stamp: bytes | None
     ) -> bytes:
         """The result of `tools/list` for the client of a connection, which is counted.
 

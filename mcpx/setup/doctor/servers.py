@@ -51,24 +51,9 @@ SOURCES: Final = {
 """Where the commands come from that most servers are started with."""
 OF_PROJECTS: Final = frozenset(
     {
-        *(
-            "@eslint/mcp",
-            "ast-grep-mcp",
-            "ast-grep-server",
-            "backlog",
-            "code-index-mcp",
-            "codegraph",
-            "gopls",
-        ),
-        *(
-            "gopls",
-            "mcp-language-server",
-            "mcp-server-git",
-            "nx-mcp",
-            "serena",
-            "serena-agent",
-            "task-master-ai",
-        ),
+        *("@eslint/mcp", "ast-grep-mcp", "ast-grep-server", "backlog", "code-index-mcp", "codegraph"),
+        *("gopls", "mcp-language-server", "mcp-server-git", "nx-mcp", "serena", "serena-agent"),
+        "task-master-ai",
     }
 )
 """Programs and packages of servers that work on the folder that they are started in."""

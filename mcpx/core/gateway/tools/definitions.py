@@ -105,12 +105,7 @@ def tools(descriptions: Descriptions) -> list[JSON]:
         "destructiveHint": False,
         "openWorldHint": descriptions.query_open_world,
     }
-    acting = {
-        "readOnlyHint": False,
-        "destructiveHint": True,
-        "idempotentHint": False,
-        "openWorldHint": True,
-    }
+    acting = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
     loaded = {"anthropic/alwaysLoad": True}
     found = loaded | {"anthropic/searchHint": descriptions.search_hint}
     described = (

@@ -90,11 +90,7 @@ def restart_policy(config: PerServer, *, more_attempts: int = 0) -> Policy:
 
 
 def child_spec(
-    session: Supervised,
-    environment: InForce,
-    *,
-    grace_s: float,
-    on_demand: bool = False,
+    session: Supervised, environment: InForce, *, grace_s: float, on_demand: bool = False
 ) -> ChildSpec:
     """Say how the supervisor runs this server, in that environment; `grace_s` is for open calls."""
 

@@ -48,11 +48,7 @@ What = Literal[
     "invalid",
     "disabled",
 ]
-_NOT_STARTED: Final[dict[str, What]] = {
-    DISABLED: "disabled",
-    NEEDS_SETUP: "needs_setup",
-    INVALID: "invalid",
-}
+_NOT_STARTED: Final[dict[str, What]] = {DISABLED: "disabled", NEEDS_SETUP: "needs_setup", INVALID: "invalid"}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

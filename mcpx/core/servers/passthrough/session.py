@@ -211,11 +211,7 @@ class DirectSession(Supervised):
             await self._serve(incarnation, calls, connection, link)
 
     async def _serve(
-        self,
-        incarnation: Incarnation,
-        calls: Calls,
-        connection: DirectConnection,
-        link: Link,
+        self, incarnation: Incarnation, calls: Calls, connection: DirectConnection, link: Link
     ) -> None:
         async with anyio.create_task_group() as tasks:
             connection.carrier = Carrier(link.wire, connection, Headers(self._schemas))

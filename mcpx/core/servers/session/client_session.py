@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import msgspec
 from mcp.shared import inbound
-from mcp_types.version import (
-    LATEST_HANDSHAKE_VERSION,
-    LATEST_MODERN_VERSION,
-    MODERN_PROTOCOL_VERSIONS,
-)
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.catalog.extensions import CARRIED
 from mcpx.core.catalog.model import JSON, ToolInfo

@@ -60,11 +60,7 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 
 def initialize_params(client: JSON, capabilities: JSON) -> JSON:
     """The parameters of `initialize`; `client` is what MCPX says of itself."""
-    return {
-        "protocolVersion": LATEST_HANDSHAKE_VERSION,
-        "capabilities": capabilities,
-        "clientInfo": client,
-    }
+    return {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": capabilities, "clientInfo": client}
 
 
 def discover_params(client: JSON, capabilities: JSON, version: str) -> JSON:

@@ -153,11 +153,7 @@ def _connected(
 ) -> AbstractAsyncContextManager[Link]:
     if isinstance(transport, Stdio):
         return open_stdio(
-            transport,
-            limit=limit,
-            on_malformed=hooks.on_malformed,
-            on_stderr=hooks.on_stderr,
-            redact=redact,
+            transport, limit=limit, on_malformed=hooks.on_malformed, on_stderr=hooks.on_stderr, redact=redact
         )
     if isinstance(transport, Placed):
         if placing is None or placing.placement is None:
