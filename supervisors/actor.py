@@ -24,6 +24,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 import anyio
+import msgspec
 
 from supervisors.child import Incarnation
 from supervisors.errors import MailboxClosed, MailboxFull
@@ -39,7 +40,7 @@ class Abandoned(Exception):
     """True if its request may have been begun by then."""
 
 
-class Reply(Generic[R]):
+class Reply(msgspec.Struct, Generic[R], eq=False):
     """One answer: a value or an error.
 
     `on_settled` is called with the slot when it is settled, if the asker does not `wait`. `on_abandon` is set
@@ -47,32 +48,32 @@ class Reply(Generic[R]):
     been begun. `observer` is called with the slot in any case, last. None of them may raise.
     """
 
-    __slots__ = ("_event", "error", "observer", "on_abandon", "on_settled", "settled", "value")
+    on_settled: Callable[[Reply[R]], object] | None = None
+    on_abandon: Callable[[], object] | None = None
+    observer: Callable[[Reply[R]], object] | None = None
+    settled: bool = False
+    value: R | None = None
+    error: BaseException | None = None
+    _event: anyio.Event | None = None
 
-    def __init__(self, on_settled: Callable[[Reply[R]], object] | None = None) -> None:
-        self.settled = False
-        self.value: R | None = None
-        self.error: BaseException | None = None
-        self.on_settled = on_settled
-        self.on_abandon: Callable[[], object] | None = None
-        self.observer: Callable[[Reply[R]], object] | None = None
-        self._event: anyio.Event | None = None
-
-    def resolve(self, value: R) -> bool:
-        """Answer with `value`; false if it was settled before."""
+    def resolve(self, value: R | None, error: BaseException | None = None) -> bool:
+        """Answer with `value`, or with an error instead; false if it was settled before."""
         if self.settled:
             return False
-        self.value = value
-        self._settle()
+        self.settled, self.value, self.error = True, value, error
+        self.on_abandon = None
+        observer, self.observer = self.observer, None  # it may keep the slot: no cycle
+        if self._event is not None:
+            self._event.set()
+        if self.on_settled is not None:
+            self.on_settled(self)
+        if observer is not None:
+            observer(self)
         return True
 
     def reject(self, error: BaseException) -> bool:
         """Answer with an error, to be raised where it is awaited; false if it was settled before."""
-        if self.settled:
-            return False
-        self.error = error
-        self._settle()
-        return True
+        return self.resolve(None, error)
 
     def observe(self, observer: Callable[[Reply[R]], object]) -> None:
         """Have `observer` called too when the slot is settled, after the one that there is."""
@@ -86,17 +87,6 @@ class Reply(Generic[R]):
             observer(reply)
 
         self.observer = both
-
-    def _settle(self) -> None:
-        self.settled = True
-        self.on_abandon = None
-        observer, self.observer = self.observer, None  # it may keep the slot: no cycle
-        if self._event is not None:
-            self._event.set()
-        if self.on_settled is not None:
-            self.on_settled(self)
-        if observer is not None:
-            observer(self)
 
     def abandon(self) -> None:
         """Withdraw the request because the asker is gone; `on_settled` is not called."""
@@ -160,8 +150,15 @@ class Mailbox(Generic[M]):
             raise MailboxClosed("the mailbox is closed")
         if len(self.messages) >= self.size:
             raise MailboxFull(f"the mailbox holds {self.size} messages already")
-        self.messages.append(message)
-        if self._consumer is not None and not self._consuming:
+        if self._consumer is None or self._consuming or self.messages:
+            self.messages.append(message)
+            return
+        self._consuming = True
+        try:
+            self._consumer(message)
+        finally:
+            self._consuming = False
+        if self.messages:  # put in, or back, meanwhile
             self._consume()
 
     def put_back(self, message: M) -> None:
@@ -206,14 +203,11 @@ class Mailbox(Generic[M]):
         return self.drain()
 
 
-class Envelope(Generic[M]):
+class Envelope(msgspec.Struct, Generic[M], eq=False):
     """A message in a mailbox, with the slot for its answer where one is wanted."""
 
-    __slots__ = ("message", "reply")
-
-    def __init__(self, message: M, reply: Reply[Any] | None) -> None:
-        self.message = message
-        self.reply = reply
+    message: M
+    reply: Reply[Any] | None
 
 
 class ActorRef(Generic[M]):
@@ -241,9 +235,11 @@ class ActorRef(Generic[M]):
             MailboxFull: As in `tell`.
             MailboxClosed: As in `tell`.
         """
-        envelope = Envelope(message, reply)
-        reply.on_abandon = lambda: not self.mailbox.discard(envelope)
-        self.mailbox.put(envelope)
+        envelope, mailbox = Envelope(message, reply), self.mailbox
+        reply.on_abandon = _begun
+        mailbox.put(envelope)
+        if envelope in mailbox.messages:
+            reply.on_abandon = lambda: not mailbox.discard(envelope)
         return envelope
 
     def put_back(self, message: M, reply: Reply[Any]) -> Envelope[M]:
@@ -308,6 +304,11 @@ class Actor(Generic[M]):
                 await incarnation.while_wanted(crash.wait)
             finally:
                 self.ref.mailbox.detach()
+
+
+def _begun() -> bool:
+    """Tell of a message that was consumed."""
+    return True
 
 
 class _Crash:

@@ -61,7 +61,8 @@ class ServerPolicy:
         self._shown: Catalogue | None = None
         self._kept: dict[int, tuple[Catalogue, Catalogue]] = {}
         self._tools: dict[str, tuple[ToolInfo, ToolInfo | None]] = {}
-        self._refused: set[str] = set()
+        self.refused: set[str] = set()
+        """The names of tools for which there is a `refusal`, of the catalogues that were `shown`."""
         self._pins_seen = -1
         self.configure(config)
 
@@ -142,13 +143,13 @@ class ServerPolicy:
         self._whole = self._shown = None
         self._kept.clear()
         self._tools.clear()
-        self._refused.clear()
+        self.refused.clear()
 
     def _forget_all_but(self, listed: Collection[str]) -> None:
         """Forget the tools that are not listed any more, where there are many of them."""
         if len(self._tools) > 2 * len(listed) + MAX_UNLISTED:
             self._tools = {name: known for name, known in self._tools.items() if name in listed}
-            self._refused.intersection_update(listed)
+            self.refused.intersection_update(listed)
 
     def _make(self, whole: Catalogue) -> Catalogue:
         shown = whole
@@ -170,7 +171,7 @@ class ServerPolicy:
         pins, form = self._pins, tool
         if pins is not None:
             if pins.refusal(tool.name) is not None:
-                self._refused.add(tool.name)
+                self.refused.add(tool.name)
             listed = pins.form(tool)
             if listed is None:
                 self._tools[tool.name] = tool, None
@@ -286,11 +287,6 @@ class ServerPolicy:
 
     # --- whether it may run
 
-    @property
-    def refused(self) -> Collection[str]:
-        """The names of tools for which there is a `refusal`, of the catalogues that were `shown`."""
-        return self._refused
-
     def refusal(self, tool: str) -> CallError | None:
         """Return the error for a tool that has changed or is new, and waits for approval."""
         refusal = None if self._pins is None else self._pins.refusal(tool)
@@ -332,6 +328,7 @@ class NarrowedPolicy(ServerPolicy):
 
     def __init__(self, base: ServerPolicy, rules: Callable[[], Rules]) -> None:
         self._base = base
+        self.refused = base.refused
         self._narrowing = rules
         self._last: tuple[Catalogue, Rules, Catalogue] | None = None
         self._own_changes = 0
@@ -417,11 +414,6 @@ class NarrowedPolicy(ServerPolicy):
     def restricts_resources(self) -> bool:
         """True if there may be a resource that is not admitted."""
         return self._base.restricts_resources or self._narrowing().resources.restrict
-
-    @property
-    def refused(self) -> Collection[str]:
-        """Return those of the server."""
-        return self._base.refused
 
     def refusal(self, tool: str) -> CallError | None:
         """Ask the server's policy."""

@@ -188,15 +188,18 @@ class Calls:
     # --- one call
 
     def _take(self, envelope: Envelope[Request]) -> None:
-        reply = envelope.reply
+        reply, request = envelope.reply, envelope.message
         if reply is None or reply.settled:
             return
-        alone = not len(self._in_flight.deadlines)
+        alone = not self._in_flight.deadlines
         if not self._takes_calls(alone=alone):
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return
-        call = InFlight(envelope.message, reply, self._wire.channel.position)
+        context, position = request.context, self._wire.channel.position
+        call = InFlight(request, reply, position, time.monotonic(), context.caller, context.on_progress)
+        if context.trace is not None:
+            call.endings.append(context.trace.released)
         self._counters.sent()
         self.taken += 1
         if self.on_taken is not None:
@@ -204,10 +207,10 @@ class Calls:
         self._in_flight.add(call)
         if self._timeouts:
             self._limit(call)
-        reply.on_abandon = lambda: self._abandon(call)
+        reply.on_abandon = partial(self._abandon, call)
         try:
             call.sent = self._sender.send(
-                call.request, partial(self._answered, call), lambda step: self._progressed(call, step)
+                request, partial(self._answered, call), partial(self._progressed, call)
             )
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._release(call)
@@ -250,8 +253,9 @@ class Calls:
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._is_of_the_loss(call, error):
             return
-        if not isinstance(error, ConnectionDropped | NotExecuted):
-            self.answered_at = time.monotonic()  # asyncio's clock
+        now = time.monotonic()  # asyncio's clock
+        if error is None or not isinstance(error, (ConnectionDropped, NotExecuted)):
+            self.answered_at = now
         if self._on_proof is not None and not call.request.context.own:
             self._take_as_proof(error)
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
@@ -259,7 +263,7 @@ class Calls:
         if error is not None:
             self._reject(call, self._call_error(error, tool=call.tool))
         elif result is not None:
-            self._counters.answered(time.monotonic() - call.started)
+            self._counters.answered(now - call.started)
             call.reply.resolve(result)
 
     def _is_of_the_loss(self, call: InFlight, error: Exception) -> bool:
@@ -292,25 +296,23 @@ class Calls:
 
     # --- its end
 
-    def _release(self, call: InFlight) -> bool:
-        """Free the call's slot; return False if it was free already."""
-        if self._in_flight.deadlines.pop(call, None) is None:
+    def _release(self, call: InFlight, *, expired: bool = False) -> bool:
+        """Free the call's slot, which an `expired` one has left; return False if it was free already."""
+        running = self._in_flight.deadlines
+        if running.pop(call, None) is None and not expired:
             return False
         if call.timeout is not None:
             self._own_expiry[call.timeout].discard(call)
         if call.endings:
             call.end()
-        self._freed()
-        return True
-
-    def _freed(self) -> None:
         self._counters.in_flight -= 1
-        if self._is_draining and not self._in_flight.deadlines:
+        if self._is_draining and not running:
             self._idle.set()
             if self._is_pausing:
                 self.detach()
-        if len(self._in_flight.deadlines) == self._max_in_flight - 1:
+        if len(running) == self._max_in_flight - 1:
             self._resume()
+        return True
 
     def _abandon(self, call: InFlight) -> bool:
         if self._release(call) and call.sent is not None:
@@ -328,9 +330,7 @@ class Calls:
             self._in_flight.add(call)
             return
         seconds = seconds or self._timeout
-        if call.endings:
-            call.end()
-        self._freed()
+        self._release(call, expired=True)
         self.overdue.set()
         code, text = Code.TIMEOUT, "did not answer within {:g} s; the call may have taken effect"
         if call.sent is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.protocol.requests import Request, tool_of
+from mcpx.core.protocol.context import Caller
+from mcpx.core.protocol.requests import OnProgress, Request, tool_of
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, PersonNeeded
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.telemetry.contained import contain
@@ -26,36 +26,24 @@ class Sent(Protocol):
         """Cancel it at the server; `on_answer` is not called any more."""
 
 
-class InFlight:
-    """One request. `position` is where it begins in what was sent, if that is known."""
+class InFlight(msgspec.Struct, eq=False):
+    """One request, `started` then (monotonic clock).
 
-    __slots__ = (
-        "caller",
-        "endings",
-        "never_seen",
-        "on_progress",
-        "position",
-        "reply",
-        "request",
-        "sent",
-        "started",
-        "timeout",
-        "was_dropped",
-    )
+    `position` is where it begins in what was sent, if that is known. `caller` and `on_progress` are those of
+    its context, and change when a suspended call is resumed.
+    """
 
-    def __init__(self, request: Request, reply: Reply[msgspec.Raw], position: int | None) -> None:
-        self.request = request
-        self.reply = reply
-        self.position = position
-        self.started = time.monotonic()
-        self.sent: Sent | None = None
-        self.timeout: float | None = None  # of its tool, in place of the one that all calls have
-        self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
-        self.on_progress = request.context.on_progress
-        trace = request.context.trace
-        self.endings: list[Callable[[], None]] = [] if trace is None else [trace.released]
-        self.was_dropped = False  # its connection was, and perhaps the server's program is ending
-        self.never_seen = False  # the server was killed before it could see the bytes that it took
+    request: Request
+    reply: Reply[msgspec.Raw]
+    position: int | None
+    started: float
+    caller: Caller | None
+    on_progress: OnProgress | None
+    sent: Sent | None = None
+    timeout: float | None = None  # of its tool, in place of the one that all calls have
+    endings: list[Callable[[], None]] = []
+    was_dropped: bool = False  # its connection was, and perhaps the server's program is ending
+    never_seen: bool = False  # the server was killed before it could see the bytes that it took
 
     @property
     def tool(self) -> str | None:

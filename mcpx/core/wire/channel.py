@@ -198,7 +198,7 @@ class Channel:
         """Write what is queued, as far as the peer takes it now."""
         self._flush_due = False
         if TURN.before:
-            TURN.prepare()
+            do_all(TURN.before)
         try:
             while self._out and not self._broken:
                 if not self._write_some():
@@ -342,11 +342,6 @@ class Turn:
         self.after: list[Callable[[], None]] = []
         """What is to be done when all is written, while the peers are at work."""
 
-    def prepare(self) -> None:
-        """Do what is to be done before anything is written."""
-        due, self.before = self.before, []
-        _do(due)
-
 
 TURN: Final = Turn()
 
@@ -355,7 +350,7 @@ def flush_all() -> None:
     """Write what all channels have queued. Called at the end of each turn of the loop."""
     try:
         if TURN.before:
-            TURN.prepare()
+            do_all(TURN.before)
         while DIRTY:
             batch = DIRTY.copy()
             DIRTY.clear()
@@ -364,12 +359,14 @@ def flush_all() -> None:
     finally:
         TURN.is_open = False
     if TURN.after:
-        due, TURN.after = TURN.after, []
-        _do(due)
+        do_all(TURN.after)
 
 
-def _do(due: list[Callable[[], None]]) -> None:
-    for work in due:
+def do_all(due: list[Callable[[], None]]) -> None:
+    """Do what was due by now; what comes meanwhile stays."""
+    works = due.copy()
+    due.clear()
+    for work in works:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - what one has put off must not keep the others from writing

@@ -203,7 +203,7 @@ def request(request_id: RequestId, method: str, params: Bytes | None, *more: Byt
     """Encode a request. `params`, with `more` of it, is an encoded object; `method` must need no escaping."""
     shown = request_id if isinstance(request_id, int) else _id(request_id)
     head = f'{{"jsonrpc":"2.0","id":{shown},"method":"{method}"'.encode()
-    return [head, b"}\n"] if params is None else [head, b',"params":', params, *more, b"}\n"]
+    return [head, b"}\n"] if params is None else [head + b',"params":', params, *more, b"}\n"]
 
 
 def notification(method: str, params: Bytes | None) -> list[Bytes]:

@@ -64,19 +64,18 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[Line]:
         """Return the lines that `chunk` completes, in order."""
+        lines: list[Line] = []
+        if not self._length and self._skipped is None and len(chunk) <= min(self._limit, LARGE_BYTES):
+            *whole, rest = chunk.split(b"\n")  # whole lines, as nearly always
+            lines += filter(None, map(bytes.strip, whole))
+            if rest:
+                self._append(rest)
+            return lines
         end = chunk.find(b"\n")
         if end < 0:
             self._append(chunk)
-            return []
-        if (
-            end + 1 == len(chunk) <= min(self._limit, LARGE_BYTES)
-            and not self._length
-            and self._skipped is None
-        ):
-            line = chunk.strip()  # one whole line, as nearly all are
-            return [line] if line else []
+            return lines
         self._append(chunk[:end])
-        lines: list[Line] = []
         self._finish(lines)
         others = chunk[end + 1 :].split(b"\n")
         last = others.pop()

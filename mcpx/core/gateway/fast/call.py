@@ -47,7 +47,6 @@ from mcpx.core.protocol.context import (
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
 from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.rendering.result_reading import InputRequired
-from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.system.users import this_user
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.tracing import ServedRequest
@@ -115,54 +114,43 @@ class _Named(Protocol):
     version: str
 
 
-class FastCall:
-    """A request that was taken, until it is answered. `key` is its id, which cancels it.
+class FastCall(Reply[msgspec.Raw], eq=False, kw_only=True):
+    """A request that was taken, and the slot for its result, until it is answered.
 
-    `meter` counts its answer, where answers are counted; `served` is its span, where calls are traced.
+    `key` is its id, which cancels it. `meter` counts its answer, where answers are counted; `served` is its
+    span, where calls are traced.
     """
 
-    __slots__ = ("_calls", "_encoder", "_meter", "_request", "_served", "_wire", "key")
+    key: RequestId
+    wire: Wire
+    request: Exec | Read
+    encoder: Encoder
+    calls: ToolCalls
+    meter: ClientMeter | None = None
+    served: ServedRequest | None = None
 
-    def __init__(
-        self,
-        wire: Wire,
-        request_id: RequestId,
-        request: Exec | Read,
-        encoder: Encoder,
-        *,
-        meter: ClientMeter | None = None,
-        served: ServedRequest | None = None,
-    ) -> None:
-        self.key = request_id
-        self._wire = wire
-        self._request = request
-        self._encoder = encoder
-        self._meter = meter
-        self._served = served
-
-    def send(self, calls: ToolCalls, tool: ToolInfo | None = None) -> None:
+    def send(self, tool: ToolInfo | None = None) -> None:
         """Send the request, and answer it when it is settled, perhaps at once; `tool` as for the pipeline."""
-        self._calls = calls
-        reply: RawReply = Reply(self._settled)
-        self._wire.fast_cancels[self.key] = reply.abandon
-        if self._served is None:
-            calls.call(self._request, reply, tool)
+        self.wire.fast_cancels[self.key] = self.abandon
+        if self.served is None:
+            self.on_settled = FastCall._settled  # type: ignore[assignment]  # it is called with itself
+            self.calls.call(self.request, self, tool)
         else:
-            reply.on_settled = self._settled_in_span
-            with self._served.current():
-                calls.call(self._request, reply)
+            self.on_settled = FastCall._settled_in_span  # type: ignore[assignment]  # likewise
+            with self.served.current():
+                self.calls.call(self.request, self)
 
-    def _settled_in_span(self, reply: RawReply) -> None:
-        assert self._served is not None  # `send` has looked
-        with self._served.current():
-            self._settled(reply)
+    def _settled_in_span(self) -> None:
+        assert self.served is not None  # `send` has looked
+        with self.served.current():
+            self._settled()
 
-    def _settled(self, reply: RawReply) -> None:
+    def _settled(self) -> None:
         """Answer the request; or, where the server or MCPX asks for input, see to that first."""
-        error = reply.error
+        error = self.error
         if error is None:
             try:
-                pieces = self._encoded(reply.value or NOTHING)
+                pieces = self._encoded(self.value or NOTHING)
             except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
                 error = fault
         if error is None:
@@ -177,12 +165,12 @@ class FastCall:
 
     def _encoded(self, raw: msgspec.Raw) -> Encoded:
         """Encode a result, and count it."""
-        request, encoder = self._request, self._encoder
+        request, encoder = self.request, self.encoder
         if isinstance(request, Exec):
             pieces, label = encoder.tool(raw, request), request.tool_name
         else:
             pieces, label = encoder.resource(raw, request), RESOURCES
-        meter = self._meter
+        meter = self.meter
         if meter is None:
             return pieces
         if isinstance(pieces, Apart):
@@ -192,8 +180,8 @@ class FastCall:
 
     def _go_on(self, with_: InputRequired | Apart[list[Bytes]]) -> None:
         scope = anyio.CancelScope()
-        self._wire.fast_cancels[self.key] = scope.cancel
-        self._wire.spawn(self._answer_later, with_, scope)
+        self.wire.fast_cancels[self.key] = scope.cancel
+        self.wire.spawn(self._answer_later, with_, scope)
 
     async def _answer_later(
         self, with_: InputRequired | Apart[list[Bytes]], scope: anyio.CancelScope
@@ -210,35 +198,35 @@ class FastCall:
                 else:
                     self._write(envelope.answer(self.key, pieces))
         finally:
-            if self._served is not None:
-                self._served.end("cancelled")  # unless it was answered
+            if self.served is not None:
+                self.served.end("cancelled")  # unless it was answered
 
     async def _input(self, need: InputRequired) -> list[Bytes]:
-        result = await self._calls.rounds.provide_input(self._request, need, self._encoded)
-        return result if isinstance(result, list) else self._encoder.members(result)
+        result = await self.calls.rounds.provide_input(self.request, need, self._encoded)
+        return result if isinstance(result, list) else self.encoder.members(result)
 
     def _fail(self, error: BaseException) -> None:
-        request = self._request
+        request = self.request
         try:
-            said = self._encoder.failed(as_call_error(error, request), request)
+            said = self.encoder.failed(as_call_error(error, request), request)
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            said = self._encoder.failed(as_call_error(unsayable, request), request)
+            said = self.encoder.failed(as_call_error(unsayable, request), request)
         if isinstance(said, bytes):
             self._write(envelope.failure(self.key, said))
             return
-        if self._meter is not None:
-            self._meter.note(request.server_name, tool_label(request), NOTHING, said, request)
+        if self.meter is not None:
+            self.meter.note(request.server_name, tool_label(request), NOTHING, said, request)
         self._write(envelope.answer(self.key, said))
 
     def _write(self, response: list[Bytes]) -> None:
         """Send the response, after which nothing more belongs to the request."""
-        self._wire.fast_cancels.pop(self.key, None)
-        caller = self._request.context.caller
+        self.wire.fast_cancels.pop(self.key, None)
+        caller = self.request.context.caller
         if caller is not None and caller.modern and isinstance(caller.log, StreamLog):
             caller.log.is_open = False
-        self._wire.channel.write(*response)
-        if self._served is not None:
-            self._served.end()
+        self.wire.channel.write(*response)
+        if self.served is not None:
+            self.served.end()
 
 
 class FastContexts:

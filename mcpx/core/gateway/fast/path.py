@@ -42,6 +42,7 @@ from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.gateway.tracing import carrier_in, client_attributes
 from mcpx.core.protocol.context import MAX_CLIENT_CHARS, NO_CAPABILITIES, Caller, Capabilities
 from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.tracing import ServedRequest, Tracing
@@ -108,9 +109,12 @@ class FastPath(FastContexts):
             if (rich := self._decoded_richly(raw, error)) is None:
                 return False
             params = rich
-        if not self._is_open(wire, params):
+        plain = self._plain if params.meta is None else None  # as most calls are, once the first was taken
+        if plain is None and not self._is_open(wire, params):
             return False
-        found = self._request(wire, params, raw)
+        if params.state is not None or params.responses or self._records.watch is not None:
+            plain = None
+        found = self._request(wire, params, raw, plain)
         if found is None:
             return self._runs_a_tool(params) and self._refuses(wire, request_id, params)
         self._run(wire, request_id, params, *found)
@@ -172,7 +176,9 @@ class FastPath(FastContexts):
         policy = self._results.settings.include_structured_content
         encoder = self._encoders.get(policy) or self._encoder(meta, request.context.caller)
         served = None if self._tracing is None else self._begin_span(self._tracing, request_id, params)
-        FastCall(wire, request_id, request, encoder, meter=meter, served=served).send(self._calls, tool)
+        call = FastCall(key=request_id, wire=wire, request=request, encoder=encoder, calls=self._calls)
+        call.meter, call.served = meter, served
+        call.send(tool)
 
     def _begin_span(
         self, tracing: Tracing, request_id: RequestId, params: Params | NativeParams | Named
@@ -253,7 +259,7 @@ class FastPath(FastContexts):
     # --- the request
 
     def _request(
-        self, wire: Wire, params: Params, raw: msgspec.Raw
+        self, wire: Wire, params: Params, raw: msgspec.Raw, context: RequestContext | None = None
     ) -> tuple[Exec, ToolInfo] | tuple[Read] | None:
         """The request for `ToolCalls`, and its tool; None if it is not complete, or nothing is listed yet."""
         given = params.arguments
@@ -268,7 +274,7 @@ class FastPath(FastContexts):
                 return None
             if tool.change is not None and not self._connection.identity.roots_known:
                 return None
-            context = self._context(wire, params)
+            context = context or self._context(wire, params)
             if given.fresh is not None:
                 if not self._hub.keeps_reads:
                     return None  # it is a parameter of the tool

@@ -94,7 +94,8 @@ class PeerFastPath(FastContexts):
 
     def _run(self, wire: Wire, request_id: RequestId, request: Exec | Read, meta: Meta | None) -> None:
         """Hand a request on, and answer with its result."""
-        FastCall(wire, request_id, request, self._encoder(meta, request.context)).send(self._calls)
+        encoder = self._encoder(meta, request.context)
+        FastCall(key=request_id, wire=wire, request=request, encoder=encoder, calls=self._calls).send()
 
     def _encoder(self, meta: Meta | None, context: RequestContext) -> PeerEncoder:
         """Return the encoder of results for this peer."""

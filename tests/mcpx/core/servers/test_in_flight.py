@@ -11,20 +11,24 @@ from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted,
 
 
 def in_flight(position=None, **options):
-    return InFlight(CallTool(name="t", arguments=b"{}", **options), RawReply(), position)
+    return sent(CallTool(name="t", arguments=b"{}", **options), position)
+
+
+def sent(request, position=None):
+    return InFlight(request, RawReply(), position, 0.0, None, None)
 
 
 @pytest.mark.parametrize("safe", [True, False])
 def test_a_request_that_was_not_executed_goes_again_once(safe):
     again = in_flight(safe=safe).again_after(NotExecuted("x"))
     assert again.turned_away
-    assert InFlight(again, RawReply(), None).again_after(NotExecuted("x")) is None
+    assert sent(again).again_after(NotExecuted("x")) is None
 
 
 def test_a_request_that_was_dropped_goes_again_once_and_only_if_that_is_safe():
     again = in_flight(safe=True).again_after(ConnectionDropped("x"))
     assert not again.safe
-    assert InFlight(again, RawReply(), None).again_after(ConnectionDropped("x")) is None
+    assert sent(again).again_after(ConnectionDropped("x")) is None
 
 
 @pytest.mark.parametrize("scopes", [None, ("read",)])
