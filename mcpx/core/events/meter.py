@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcpx.core.events.costs import Listings, Offers, Pieces, costs, menu_of
-from mcpx.core.events.records import End, Kind, Record, Target
+from mcpx.core.events.records import CACHED, End, Kind, Record, Target, end_of
 from mcpx.core.events.stats import (
     COMMAND_LINE,
     COMPLETIONS,
@@ -155,7 +155,7 @@ class ClientMeter:
         if row.sampled < row.samples:
             row.sampled += 1
             if TURN.is_open and meter.watch is None:
-                meter.after_answers((row, raw, pieces))
+                meter.sample_later((row, raw, pieces))
             else:
                 cost = meter.sample(row, raw, pieces)
         if meter.watch is not None and request is not None and request.context.watched is not None:
@@ -183,7 +183,8 @@ class Meter:
         self._clients: dict[str, ClientMeter] = {}
         self._questions: dict[Target, list[tuple[_Row, End]]] = {}  # the oldest first
         self._listed: list[_Row] = []
-        self._put_off: list[Record | Sample] = []  # until this turn's answers are written
+        self.noted: list[Record] = []
+        self._samples: list[Sample] = []
         self._timer: asyncio.TimerHandle | None = None
         self._since_start = Totals()
         self._saved = Totals()
@@ -230,20 +231,14 @@ class Meter:
             contain(error, "meter")
 
     def ended(self, record: Record) -> None:
-        """Count its end, once its answer is written."""
-        if TURN.is_open:
-            self.after_answers(record)
-        else:
-            self._count_end(record)
-
-    def _count_end(self, record: Record) -> None:
+        """Count its end."""
         row = record.counted
-        if row is None:
-            return
-        if (end := record.end()) == "ok":
+        outcome, code, _ = record.ending or record.how()
+        if outcome == "ok":
             row.ok += 1
         else:
-            row.add_end(end, 1)
+            row.cached += outcome == CACHED
+            row.add_end(end := end_of(outcome, code), 1)
             if record.is_question():
                 self._keep_question(record.target, row, end)
         if not row.is_listed:
@@ -251,7 +246,7 @@ class Meter:
 
     def asked(self, target: Target, end: End) -> None:
         """Note that a call that ended so was answered with a question."""
-        self._catch_up()
+        self.count()
         self._keep_question(target, self._row_of(target), end)
 
     def _keep_question(self, target: Target, row: _Row, end: End) -> None:
@@ -261,7 +256,7 @@ class Meter:
 
     def goes_on(self, target: Target) -> None:
         """Take back the count of a call that ended with a question."""
-        self._catch_up()
+        self.count()
         if not (known := self._questions.get(target)):
             return
         row, end = known.pop(0)
@@ -286,20 +281,29 @@ class Meter:
         row.spent += spent
         return direct, spent
 
-    def after_answers(self, what: Record | Sample) -> None:
-        """Count the end of a call, or look at an answer, when the answers of this turn have been written."""
-        if not self._put_off:
-            after_turn(self._catch_up)
-        self._put_off.append(what)
+    def count_soon(self) -> None:
+        """Have what is `noted` counted at the end of the window, if nothing does so before."""
+        if self._timer is None:
+            self._activity.begin()
+            self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
 
-    def _catch_up(self) -> None:
-        if self._put_off:
-            put_off, self._put_off = self._put_off, []
-            for what in put_off:
-                if isinstance(what, tuple):
-                    self.sample(*what)
-                else:
-                    self._count_end(what)
+    def sample_later(self, sample: Sample) -> None:
+        """Look at an answer, when the answers of this turn have been written."""
+        if not self._samples:
+            after_turn(self.count)
+        self._samples.append(sample)
+
+    def count(self) -> None:
+        """Count what is `noted`."""
+        noted, self.noted = self.noted, []
+        for record in noted:
+            if record.counted is None:
+                self.begun(record)
+            else:
+                self.ended(record)
+        samples, self._samples = self._samples, []
+        for sample in samples:
+            self.sample(*sample)
 
     def _end_window(self) -> None:
         self._timer = None
@@ -309,12 +313,10 @@ class Meter:
         """Have a row summed at the end of the window."""
         row.is_listed = True
         self._listed.append(row)
-        if self._timer is None:
-            self._activity.begin()
-            self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
+        self.count_soon()
 
     def _sum_window(self) -> None:
-        self._catch_up()
+        self.count()
         rows, self._listed = self._listed, []
         for row in rows:
             self._add(row.client, row.server, row.tool, row.count())

@@ -20,6 +20,7 @@ import structlog
 
 from mcpx.core.protocol.context import Origin, library_origin
 from mcpx.core.text import cut
+from mcpx.core.wire.channel import TURN, after_turn
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned, Reply
 
@@ -33,6 +34,7 @@ End = Literal["ok", "failed", "refused", "cancelled"]
 Target = tuple[Origin, str, Kind, str]
 """The origin of a call, the server, the kind of thing that is asked for, and its name."""
 
+MAX_NOTED: Final = 64  # beginnings and ends that wait to be counted together, which costs a fraction
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
 CACHED: Final = "cached"
@@ -42,6 +44,7 @@ _NO_END: Final = frozenset({"input_required", "task"})
 _CANCELLED: Final = Code.CANCELLED.value
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 NOTHING: Final = b""
+UNSAID: Final = b"?"  # until the end of the turn
 DIED: Final = "daemon_died"
 """The code of a call that the end of MCPX has cut off: of an earlier process that was killed, or in order."""
 ENDS: Final = [
@@ -64,38 +67,35 @@ class _Result(msgspec.Struct, gc=False):
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
-class Record:
+class Record(msgspec.Struct, eq=False):
     """One call: who asks for what, when it began, and how it has ended.
 
-    `rule` and `approval` may be set while it runs: by which rule it was refused or asked, and what came of
-    that.
+    `at_us` is when it begins, in microseconds since 1970; `arguments` are as they came. `rule` and `approval`
+    may be set while it runs: by which rule it was refused or asked, and what came of that.
     """
 
+    at_us: int
+    target: Target
+    arguments: msgspec.Raw | bytes
+    on_end: Callable[[Record], None]
+    trace_id: str | None = None
+    """The id of the trace that the call belongs to, where it is traced."""
+    ended_at_us: int = 0
     watched: Any = None
     """The call as whoever watches calls has it."""
     counted: Any = None
     """The row that it is counted in."""
-    said = NOTHING
+    said: bytes = NOTHING
     """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
     slot: int | None = None
     """Its place among the calls that run, in the audit log."""
     rule: str | None = None
     approval: Approval | None = None
-    trace_id: str | None = None
-    """The id of the trace that the call belongs to, where it is traced."""
     reply: Reply[Any] | None = None
-    mark = ANSWERED
+    mark: int = ANSWERED
     """The number of its end, for its slot."""
-    _how: tuple[str, str | None, int] | None = None
-
-    def __init__(
-        self, at_us: int, target: Target, arguments: msgspec.Raw | bytes, on_end: Callable[[Record], None]
-    ) -> None:
-        """`at_us` is when it begins, in microseconds since 1970; `arguments` are as they came."""
-        self.at_us = self.ended_at_us = at_us
-        self.target = target
-        self.arguments = arguments
-        self._on_end = on_end
+    ending: tuple[str, str | None, int] | None = None
+    """How it has ended, as `how` returns it, once that is known."""
 
     def __call__(self, reply: Reply[Any]) -> None:
         """Note that the call has ended."""
@@ -107,39 +107,37 @@ class Record:
         elif value is not None and len(value) > MAX_RESULT_BYTES:
             self.how()
             self.reply = None  # the result is not to stay until the line is written
-        self._on_end(self)
+        self.on_end(self)
 
     def refused(self, code: str, rule: str | None = None) -> None:
         """Note that the call was refused, with that code, before there was a reply."""
-        self.rule, self.mark = rule, _MARKS.get(code, 0)
-        self._how = "not_sent", code, 0
+        self.rule, self.mark, self.ended_at_us = rule, _MARKS.get(code, 0), self.at_us
+        self.ending = "not_sent", code, 0
 
     def from_cache(self, size: int) -> None:
         """Note that the call is answered with a result that was kept: its server is not asked."""
-        self._how = CACHED, None, size
-        if self.counted is not None:
-            self.counted.cached += 1
+        self.ending = CACHED, None, size
 
     def cut_off(self) -> None:
         """Note that nobody has withdrawn the call: MCPX ends, and waits for it no longer."""
         error = self.reply.error if self.reply is not None else None
         if isinstance(error, Abandoned):
-            self.mark, self._how = 0, ("unknown" if error.begun else "not_sent", DIED, 0)
+            self.mark, self.ending = 0, ("unknown" if error.begun else "not_sent", DIED, 0)
 
     def how(self) -> tuple[str, str | None, int]:
         """Return how it has ended: the outcome, its code, and the size of its result. Never raises."""
-        if self._how is None:
+        if self.ending is None:
             try:
-                self._how = self._outcome()
+                self.ending = self._outcome()
             except Exception:
                 # the boundary: a result or an error that cannot be looked at must not cost the other lines
                 log.exception("audit.failed")
-                self._how = "unknown", "internal_error", 0
-        return self._how
+                self.ending = "unknown", "internal_error", 0
+        return self.ending
 
     def end(self) -> End:
         """Return how it has ended, in the words in which calls are counted. Never raises."""
-        outcome, code, _ = self._how or self.how()
+        outcome, code, _ = self.ending or self.how()
         return "ok" if outcome == "ok" else end_of(outcome, code)
 
     def is_question(self) -> bool:
@@ -197,33 +195,54 @@ class Log(Protocol):
     """Writes records down: the audit log."""
 
     is_written: bool
+    is_required: bool
+    """True if a call is refused that it could not write."""
+    beginning: list[Record]
+    ending: list[Record]
+    """Those of this turn. Who puts the first there has `note_turn` called before anything is written."""
+
+    def note_turn(self) -> None:
+        """Have what begins and ends in this turn on disk."""
+        ...
+
+    def flush(self) -> None:
+        """Write the lines that wait."""
+        ...
 
     def describe(self, record: Record) -> None:
         """Have a record get a line that was refused before its arguments were looked at."""
         ...
 
     def begun(self, record: Record) -> None:
-        """Have a record that begins on disk.
+        """Have a record that begins on disk at once.
 
         Raises:
             CallError: `overloaded`: it must be, and cannot.
         """
         ...
 
-    def ended(self, record: Record) -> None:
-        """Have its line written."""
+    def ended(self, records: list[Record]) -> None:
+        """Have their lines written."""
         ...
 
 
 class Tally(Protocol):
     """Counts calls. None of its methods raises."""
 
-    def begun(self, record: Record) -> None:
-        """Count a call that begins."""
+    noted: list[Record]
+    """To be counted: each record as it begins, and again as it ends. What puts the first there calls
+    `count_soon`."""
+
+    def count_soon(self) -> None:
+        """Have what is `noted` counted in a moment."""
         ...
 
-    def ended(self, record: Record) -> None:
-        """Count its end."""
+    def count(self) -> None:
+        """Count what is `noted`."""
+        ...
+
+    def begun(self, record: Record) -> None:
+        """Count a call that begins, at once."""
         ...
 
     def asked(self, target: Target, end: End) -> None:
@@ -300,21 +319,31 @@ class Records:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
         record = self._new(kind, server, name, arguments, origin)
-        if trace_id is not None:
-            record.trace_id = trace_id
+        record.trace_id = trace_id
         self.running[record.at_us] = record
-        if self._tally is not None:
-            self._tally.begun(record)
-        if self._log.is_written:
-            try:
-                self._log.begun(record)
-            except CallError as error:
-                record.refused(str(error.code))
-                self._ended(record)
-                raise
+        if (tally := self._tally) is not None:
+            if not tally.noted:
+                tally.count_soon()
+            tally.noted.append(record)
+        if (log := self._log).is_written:
+            record.said = UNSAID
+            if TURN.is_open and not log.is_required:
+                if not log.beginning:
+                    TURN.before.append(log.note_turn)
+                log.beginning.append(record)
+            else:
+                self._begin_at_once(record)
         if self.watch is not None:
             self.watch.begun(record, request)
         return record
+
+    def _begin_at_once(self, record: Record) -> None:
+        try:
+            self._log.begun(record)
+        except CallError as error:
+            record.refused(str(error.code))
+            self._ended(record)
+            raise
 
     def refused(
         self,
@@ -330,9 +359,9 @@ class Records:
         record = self._new(kind, server, name, NOTHING, origin)
         if self._log.is_written:
             self._log.describe(record)
+        record.refused(code, rule)
         if self._tally is not None:
             self._tally.begun(record)
-        record.refused(code, rule)
         self._ended(record)
 
     def asked(self, kind: Kind, server: str, name: str, origin: Origin | None) -> None:
@@ -356,14 +385,25 @@ class Records:
         self.running.pop(record.at_us, None)
         if record.mark == _WITHDRAWN and self._cuts_off():
             record.cut_off()
-        if self._tally is not None:
-            self._tally.ended(record)
+        if (tally := self._tally) is not None:
+            tally.noted.append(record)
+            is_much = len(tally.noted) > MAX_NOTED or len(record.arguments) > MAX_RESULT_BYTES
+            if is_much and tally.count not in TURN.after:
+                after_turn(tally.count)
         if self.watch is not None:
             self.watch.ended(record)
         if self.uses is not None and record.target[0] in self.uses.open:
             self.uses.ended(record)
-        if record.said:
-            self._log.ended(record)
+        if not record.said:
+            return
+        if TURN.is_open:
+            if not (log := self._log).ending:
+                TURN.before.append(log.note_turn)
+            log.ending.append(record)
+            if len(record.arguments) > MAX_RESULT_BYTES:  # which are not to stay until the line is written
+                after_turn(log.flush)
+        else:
+            self._log.ended([record])
 
     def _new(
         self, kind: Kind, server: str, name: str, arguments: msgspec.Raw | bytes, origin: Origin | None

@@ -2,9 +2,10 @@
 
 Calls that begin or end in one turn of the event loop are noted together (`mcpx.core.events.audit.calls`)
 before anything of that turn is written, to a server or to a client. Their lines are written right after
-that, while the peers are at work and the records warm; those of calls that end one by one, and all on a slow
-disk, wait a moment for others. Nothing here costs a call anything but time, with one exception: with
-`audit_required`, `begun` refuses what could not be written.
+that, where many have ended or none was written for a while; else they wait a moment for others, since one
+line by itself costs several times what it does among others. They are written while the peers are at work:
+rather when a server has got its next call than when a client has got its answer. Nothing here costs a call
+anything but time, with one exception: with `audit_required`, `begun` refuses what could not be written.
 
 Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
 so once, `problem` for as long as it lasts, and a line of its own in the audit log how many were lost.
@@ -24,7 +25,7 @@ import structlog
 from mcpx.core.events.audit.calls import beginning, encoded, lines_of, recovered, said_of, say, values
 from mcpx.core.events.audit.chain import Chain, open_chain
 from mcpx.core.events.records import Record
-from mcpx.core.wire.channel import TURN, after_turn
+from mcpx.core.wire.channel import after_turn
 from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()
@@ -32,8 +33,8 @@ RETRY_S: Final = 1.0
 SLOW_S: Final = 0.0005  # of a write
 SLOW_LINE_S: Final = 0.00002  # the same, for each line in it
 LINES_EVERY_S: Final = 0.02
+LINES_AT_ONCE: Final = 16
 MAX_WAITING_BYTES: Final = 4 << 20
-UNSAID: Final = b"?"  # until the end of the turn
 
 
 class Backlog:
@@ -64,16 +65,15 @@ class Audit:
     """Writes the audit log in `folder()`, once it is switched on by `configure`."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
-        self.is_written = False
+        self.is_written = self.is_required = False
         self._folder = folder
         self._place = ""
-        self._required = False
         self._redact: Callable[[Any], Any] | None = None
         self._chain: Chain | None = None
         self.problem: str | None = None
         """The reason why it cannot be written at the moment."""
-        self._begun: list[Record] = []  # in this turn, as those that are over
-        self._over: list[Record] = []
+        self.beginning: list[Record] = []
+        self.ending: list[Record] = []
         self._ended: list[Record] = []  # whose lines are to be written
         self.backlog = Backlog()
         self._retry: asyncio.TimerHandle | None = None
@@ -84,7 +84,7 @@ class Audit:
 
     def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
         """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
-        self.is_written, self._required, self._redact = enabled, required, redact
+        self.is_written, self.is_required, self._redact = enabled, required, redact
 
     @property
     def folder(self) -> Path | None:
@@ -148,41 +148,29 @@ class Audit:
         record.said = said_of(record.target, b"null")
 
     def begun(self, record: Record) -> None:
-        """Have a record that begins on disk, so that it gets a line even if MCPX is killed.
-
-        It is there before anything is sent: with those that begin in the same turn, at the end of that.
+        """Have a record that begins on disk at once, so that it gets a line even if MCPX is killed.
 
         Raises:
             CallError: `overloaded`: the log is required, and cannot be written.
         """
-        record.said = UNSAID
-        if TURN.is_open and not self._required:
-            if not self._begun and not self._over:
-                TURN.before.append(self._note_turn)
-            self._begun.append(record)
-            return
         self._begin([record])
-        if self._required and not self._has_room(record):
+        if self.is_required and not self._has_room(record):
             raise _not_audited(self.problem or "it is full", record)
 
-    def ended(self, record: Record) -> None:
-        """Have the line of a call written, soon; before its answer is, its end stands in its slot."""
-        if TURN.is_open:
-            if not self._begun and not self._over:
-                TURN.before.append(self._note_turn)
-            self._over.append(record)
-        else:
-            self._end([record])
+    def note_turn(self) -> None:
+        """Note in the slots which calls have begun in this turn, and which have ended.
 
-    def _note_turn(self) -> None:
-        """Note in the slots which calls have begun in this turn, and which have ended."""
-        begun, over = self._begun, self._over
-        if begun:
-            self._begun = []
-            self._begin(begun)
-        if over:
-            self._over = []
-            self._end(over)
+        They are there before anything of the turn is sent, to a server or to a client.
+        """
+        beginning, ending = self.beginning, self.ending
+        if beginning:
+            self.beginning = []
+            self._begin(beginning)
+        if ending:
+            self.ending = []
+            self.ended(ending)
+        if len(self._ended) >= (LINES_AT_ONCE if ending else LINES_AT_ONCE // 2):
+            self._flush_soon(is_due=not self._is_slow)
 
     def _begin(self, records: list[Record]) -> None:
         say(records)
@@ -191,13 +179,17 @@ class Audit:
         if self._chain is not None:
             self._chain.slots.begin(records)
 
-    def _end(self, records: list[Record]) -> None:
+    def ended(self, records: list[Record]) -> None:
+        """Have the lines of calls written, soon; their ends stand in their slots at once."""
         self._ended += records
         is_noted = self._chain is not None and self._chain.slots.end(records)
+        self._flush_soon(is_due=not is_noted or time.monotonic() - self._flushed_at > LINES_EVERY_S)
+
+    def _flush_soon(self, *, is_due: bool) -> None:
+        """Write the lines when those of this turn have been written, if that `is_due`; else in a moment."""
         if self._is_due:
             return
-        waits = is_noted and (self._is_slow or not TURN.is_open)
-        if not waits or time.monotonic() - self._flushed_at > LINES_EVERY_S:
+        if is_due:
             self._is_due = True
             after_turn(self.flush)
         elif self._timer is None:
@@ -222,8 +214,8 @@ class Audit:
 
     def flush(self) -> None:
         """Write the lines of the calls that have ended."""
-        if self._begun or self._over:
-            self._note_turn()
+        if self.beginning or self.ending:
+            self.note_turn()
         records, self._ended = self._ended, []
         self._is_due = False
         if not records:
@@ -246,7 +238,7 @@ class Audit:
         """Note that the log cannot be written; `again` says that it is tried again."""
         reason = error.strerror or str(error)
         if self.problem is None:
-            log.error("audit.unwritable", folder=self._place, reason=reason, required=self._required)
+            log.error("audit.unwritable", folder=self._place, reason=reason, required=self.is_required)
         self.problem = reason
         self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again) if again else None
 
@@ -256,7 +248,7 @@ class Audit:
         try:
             if self._chain is None:
                 self._chain = self._opened()
-            if self._required and again:
+            if self.is_required and again:
                 self._chain.check_room()
             if lost:
                 texts.append(self._note("lost", f"{lost} lines could not be written"))

@@ -72,7 +72,7 @@ def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> 
     texts: list[bytes] = []
     begins_us, at = 0, b""
     for record in records:  # most are like each other, and go well
-        outcome, code, size = record.how()
+        outcome, code, size = record.ending or record.how()
         at_us = record.at_us
         rest = at_us - begins_us
         if not 0 <= rest < SECOND_US:

@@ -25,7 +25,7 @@ def begun(meter, *, client="c", server="git", tool="log"):
 
 def ended(meter, entry, end="ok"):
     """The call has ended so."""
-    entry._how = *ENDS[end], 0
+    entry.ending = *ENDS[end], 0
     meter.ended(entry)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mcpx.core.events.audit import calls, chain
 from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
-from mcpx.core.wire.channel import TURN
+from mcpx.core.wire.channel import TURN, do_all
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
 from tests.mcpx.core.events.audit.conftest import RESULT, Audit, begin, call
@@ -112,11 +112,11 @@ async def test_what_begins_and_ends_in_a_turn_is_noted_before_anything_of_it_is_
     audit = left(log)
     TURN.is_open = True
     replies = [begin(audit, f"call {number}") for number in range(3)]
-    TURN.prepare()
+    do_all(TURN.before)
     replies[0].resolve(RESULT)
     begin(audit, "at once").resolve(RESULT)
     open_one = begin(audit, "open")
-    TURN.prepare()
+    do_all(TURN.before)
     TURN.is_open = False
     TURN.after.clear()  # the turn in which its lines would have been written
     kill(audit)

@@ -178,21 +178,27 @@ async def test_a_secret_in_a_uri_is_not_written(log):
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-async def test_lines_follow_their_answers_at_once_and_on_a_slow_disk_together(log, monkeypatch, is_slow):
+async def test_lines_follow_their_answers_a_few_at_once_and_on_a_slow_disk_after_a_moment(
+    log, monkeypatch, is_slow
+):
+    monkeypatch.setattr(audit_module, "LINES_EVERY_S", 0.5)  # no turn takes as long
     if is_slow:  # any disk is, then
         monkeypatch.setattr(audit_module, "SLOW_S", -1.0)
         monkeypatch.setattr(audit_module, "SLOW_LINE_S", 0.0)
+    names = [f"call {number}" for number in range(3 + audit_module.LINES_AT_ONCE)]
 
-    def turn(name):
+    def turn(*names):
         TURN.is_open = True
-        call(audit, name)
+        for name in names:
+            call(audit, name)
         flush_all()
         return len(log.names())
 
     with log.audit() as audit:
-        assert [turn(f"call {number}") for number in range(4)] == ([1, 1, 1, 1] if is_slow else [1, 2, 3, 4])
+        assert [turn(name) for name in names[:3]] == [1, 1, 1]
+        assert turn(*names[3:]) == (1 if is_slow else len(names))
         with anyio.fail_after(50):
-            while len(log.names()) < 4:
+            while len(log.names()) < len(names):
                 await anyio.lowlevel.checkpoint()
-    assert log.names() == [f"call {number}" for number in range(4)]
+    assert log.names() == names
     assert log.problems() == []
