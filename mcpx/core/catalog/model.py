@@ -232,6 +232,11 @@ def _others(entry: Entry, known: JSON) -> JSON:
     return {name: value for name, value in (entry.more or {}).items() if name not in known}
 
 
+def as_list(value: Any) -> list[Any]:
+    """A value of JSON that is to be an array; an empty list for any other."""
+    return value if isinstance(value, list) else []
+
+
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a server offers and that is left out of its catalogue, or cut in it.
 

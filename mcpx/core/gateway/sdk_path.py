@@ -45,7 +45,7 @@ from mcpx.core.gateway.clients.outbox import RequestQueue
 from mcpx.core.protocol.messages import Exec, Request, is_fresh, meta_for_server
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import INVALID_PARAMS, SERVER_INFO_META_KEY, MCPError, progress_token_from_params
+from mcpx.core.wire.envelope import INVALID_PARAMS, MCPError, progress_token_from_params
 
 METHODS: Final = frozenset(
     {
@@ -97,11 +97,6 @@ def unsieved(server: Server[Any], methods: Collection[str] = METHODS) -> ServerM
         return result
 
     return serve
-
-
-def stamp_of(server: Server[Any]) -> bytes:
-    """The `_meta` that results of 2026-07-28 have: what the server says of itself."""
-    return msgspec.json.encode({SERVER_INFO_META_KEY: server.server_info_stamp})
 
 
 def is_modern(ctx: Context) -> bool:

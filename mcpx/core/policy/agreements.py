@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 import structlog
 
-from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.model import JSON, as_list
 from mcpx.core.config.project_entries import CLAUDE, ProjectEntry, ProjectServers
 from mcpx.core.config.strings import URL_KEYS
 from mcpx.core.policy.approval_form import answer_in, choice_of, schema
@@ -120,7 +120,7 @@ def shown(found: ProjectServers) -> list[JSON]:
 
 def _shown(project: str, name: str, entry: ProjectEntry) -> JSON:
     given = entry.given
-    words = [str(given.get("command", "")), *map(str, _listed(given.get("args")))]
+    words = [str(given.get("command", "")), *map(str, as_list(given.get("args")))]
     own = entry.file.endswith(CLAUDE)
     said: JSON = {
         "name": shown_server(name),
@@ -134,10 +134,6 @@ def _shown(project: str, name: str, entry: ProjectEntry) -> JSON:
     said["with"] = [one_line(line) for line in _more(given, address)]
     said["own"] = [one_line(each) for each in _own_files(project, given, words)]
     return said
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _quoted(word: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, ToolChange, ToolInfo
+from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, ToolChange, ToolInfo, as_list
 from mcpx.core.config.server_config import Filled, Override
 from mcpx.core.rendering.typescript.keywords import type_of
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
@@ -220,7 +220,7 @@ class _Schema:
                 argument than can be taken out of it.
         """
         self._must_have(name)
-        if not is_given and name in _texts(self.shown.get("required")):
+        if not is_given and name in as_list(self.shown.get("required")):
             raise OverrideProblem(f"{quoted(name)} is required, and hidden without a fixed value")
         for keyword in _OF_OTHERS:
             if name in str(self.shown.get(keyword, "")):
@@ -255,7 +255,7 @@ def _without(schema: Any, name: str, *, is_given: bool, depth: int = 0) -> Any:
         return schema
     required, properties = schema.get("required"), schema.get("properties")
     says_more = depth > _MAX_DEPTH or (isinstance(properties, dict) and name in properties)
-    if says_more or (name in _texts(required) and not is_given):
+    if says_more or (name in as_list(required) and not is_given):
         raise OverrideProblem(f"{quoted(name)} cannot be hidden: another part of the schema depends on it")
     shown = dict(schema)
     if isinstance(required, list) and name in required:
@@ -264,10 +264,6 @@ def _without(schema: Any, name: str, *, is_given: bool, depth: int = 0) -> Any:
         if keyword in shown:
             shown[keyword] = _without(shown[keyword], name, is_given=is_given, depth=depth + 1)
     return shown
-
-
-def _texts(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _kinds(schema: Any, references: References, depth: int = 0) -> set[str] | None:
@@ -283,7 +279,7 @@ def _kinds(schema: Any, references: References, depth: int = 0) -> set[str] | No
         named = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         return {str(each) for each in named} | ({"integer"} if "number" in named else set())
     found: set[str] = set()
-    for branch in (*_texts(schema.get("anyOf")), *_texts(schema.get("oneOf"))):
+    for branch in (*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))):
         if (kinds := _kinds(branch, references, depth + 1)) is None:
             return None
         found |= kinds

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.model import JSON, as_list
 from mcpx.core.rendering.typescript.keywords import written_type_of
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
 from mcpx.core.text import cut
@@ -192,7 +192,7 @@ def _merged(schema: JSON, branches: Iterable[Any]) -> JSON:
         if not isinstance(branch, dict):
             continue
         properties = _both(schema.get("properties"), branch.get("properties"), _merged_pair)
-        required = [*_list(schema.get("required")), *_list(branch.get("required"))]
+        required = [*as_list(schema.get("required")), *as_list(branch.get("required"))]
         schema = branch | schema
         if properties:
             schema |= {"properties": properties}
@@ -218,10 +218,6 @@ def _both(one: Any, other: Any, join: Any) -> JSON:
     return {**first, **{name: each for name, each in second.items() if name not in first}, **shared}
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _flat(schema: JSON) -> JSON:
     """A schema of one object, without alternatives at its top: what one of them has, may be given."""
     is_plain = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
@@ -230,7 +226,7 @@ def _flat(schema: JSON) -> JSON:
     flat: JSON = {"type": "object", **{key: each for key, each in schema.items() if key not in _AT_TOP}}
     flat["type"] = "object"
     for keyword in _MERGED:
-        branches = [_flat(each) for each in _list(schema.get(keyword)) if isinstance(each, dict)]
+        branches = [_flat(each) for each in as_list(schema.get(keyword)) if isinstance(each, dict)]
         if keyword == "allOf":
             flat = _merged(flat, branches)
             continue
@@ -240,12 +236,12 @@ def _flat(schema: JSON) -> JSON:
             said = branch.get("properties")
             new = {name: each for name, each in (said or {}).items() if not _names(own, name)}
             properties = _both(properties, new, _either)
-        needed = [{*_list(branch.get("required"))} for branch in branches]
+        needed = [{*as_list(branch.get("required"))} for branch in branches]
         always = set.intersection(*needed) if needed else set()
         if properties:
             flat["properties"] = {**(own or {}), **properties}
         if always:
-            known = _list(flat.get("required"))
+            known = as_list(flat.get("required"))
             flat["required"] = [*known, *sorted(always - {*known})]
     if any(key in schema for key in (*_MERGED, "if")):
         flat.pop("additionalProperties", None)
@@ -270,7 +266,7 @@ def _strict_top(schema: JSON) -> JSON:
 
 def _strict_object(schema: JSON) -> JSON:
     properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
-    required = {*_list(schema.get("required"))}
+    required = {*as_list(schema.get("required"))}
     made = {
         name: _strict(each) if name in required else _nullable(_strict(each))
         for name, each in (properties or {}).items()
@@ -285,7 +281,7 @@ def _strict(schema: Any) -> JSON:
         return {"type": "string", "description": _JSON_ANY}
     if "default" in schema:
         schema = _described(schema, f"default: {cut(str(schema['default']), 100)}", without="default")
-    branches = [each for each in _list(schema.get("anyOf")) if isinstance(each, dict)]
+    branches = [each for each in as_list(schema.get("anyOf")) if isinstance(each, dict)]
     if branches:
         kept = {key: each for key, each in schema.items() if key == "description"}
         inner = [_strict({**_without_alternatives(schema), **each}) for each in branches]

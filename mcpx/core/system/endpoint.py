@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcpx.core.system.environment import is_text
 from mcpx.core.system.linux import folder_of_program
 
 Expose = Literal["three", "all", "both"]
@@ -124,7 +125,7 @@ def surroundings(patterns: Collection[str] = (), *, told_all: bool = False) -> S
     variables, room = {}, MAX_VARIABLES_BYTES
     for name in chosen:
         value = os.environ.get(name)
-        if value is not None and name not in variables and _is_text(name + value):
+        if value is not None and name not in variables and is_text(name + value):
             room -= len(name.encode()) + len(value.encode())
             if room >= 0:
                 variables[name] = value
@@ -141,16 +142,7 @@ def _folder(find: Callable[[], str]) -> str:
         found = find()
     except OSError:  # it was removed, or is of another user
         return ""
-    return found if _is_text(found) and len(found.encode()) <= MAX_FOLDER_BYTES else ""
-
-
-def _is_text(text: str) -> bool:
-    """True if a message can hold it: a name of a file may be no UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return found if is_text(found) and len(found.encode()) <= MAX_FOLDER_BYTES else ""
 
 
 def greeting(endpoint: Endpoint, about: Surroundings | None = None, **more: object) -> bytes:

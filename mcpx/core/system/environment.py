@@ -175,10 +175,11 @@ UNASKED: Final = tuple(dict.fromkeys(name for group in GROUPS for name in group.
 def environment_of_client(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a client tells the daemon: of `UNASKED`, what is set, text, and not too long."""
     said = given_unasked(environ)
-    return {name: value for name, value in said.items() if len(value) <= MAX_SAID_CHARS and _is_text(value)}
+    return {name: value for name, value in said.items() if len(value) <= MAX_SAID_CHARS and is_text(value)}
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
+    """Return True if a message can hold it: a variable, or the name of a file, may be no UTF-8."""
     try:
         value.encode()
     except UnicodeEncodeError:

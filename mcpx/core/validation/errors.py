@@ -21,7 +21,7 @@ from mcpx.core.rendering.typescript import SchemaConverter, outweighs
 from mcpx.core.text import kind_of, shown_name
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.bounds import why_too_large
-from mcpx.core.validation.respelling import kinds_at, respelled
+from mcpx.core.validation.respelling import kinds_at, respelled, unquoted
 from mcpx.errors import CallError, Code
 
 MAX_PROBLEMS: Final = 10  # in one message; a model mends a few at a time
@@ -166,17 +166,10 @@ def _put(arguments: JSON, path: tuple[str, ...], value: Any) -> None:
 def _value(texts: list[str], kinds: set[str]) -> Any:
     """The value of a key that was given these texts, where the schema wants a value of one of these kinds."""
     if len(texts) > 1:
-        return texts if kinds else [_guessed(text) for text in texts]
+        return texts if kinds else [unquoted(text) for text in texts]
     (text,) = texts
     if not kinds:
-        return _guessed(text)
-    if "array" in kinds and "string" not in kinds and not isinstance(_guessed(text), list):
+        return unquoted(text)
+    if "array" in kinds and "string" not in kinds and not isinstance(unquoted(text), list):
         return [text]
     return text
-
-
-def _guessed(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.model import JSON, as_list
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
 from mcpx.core.validation.bounds import MAX_SCHEMA_VALUES, why_too_large
 from mcpx.core.validation.fast import fast_check
@@ -56,7 +56,7 @@ class _Maker:
 
     def arguments(self) -> JSON | None:
         """The example, or None."""
-        for given in (*_list(self._root.get("examples")), self._root.get("example")):
+        for given in (*as_list(self._root.get("examples")), self._root.get("example")):
             if isinstance(given, dict):
                 return given
         made = self._object(self._root, 0)
@@ -64,7 +64,7 @@ class _Maker:
 
     def _object(self, schema: JSON, depth: int) -> JSON:
         named = schema.get("properties", {})
-        required = [name for name in _list(schema.get("required")) if name in named]
+        required = [name for name in as_list(schema.get("required")) if name in named]
         made = {name: self._value(named[name], name, depth) for name in required}
         optional = [name for name in named if name not in made]
         for has in (_examples, _defaults):
@@ -81,14 +81,16 @@ class _Maker:
         if values := _enumerated(schema):
             return values[0]
         for keyword in ("anyOf", "oneOf", "allOf"):
-            branches = [b for b in map(self._followed, _list(schema.get(keyword))) if b.get("type") != "null"]
+            branches = [
+                b for b in map(self._followed, as_list(schema.get(keyword))) if b.get("type") != "null"
+            ]
             if branches and depth < _MAX_DEPTH:
                 return self._value(branches[0], name, depth + 1)
         return self._placeholder(schema, name, depth)
 
     def _placeholder(self, schema: JSON, name: str, depth: int) -> Any:
         kinds = schema.get("type")
-        kind = kinds if isinstance(kinds, str) else next((k for k in _list(kinds) if k != "null"), None)
+        kind = kinds if isinstance(kinds, str) else next((k for k in as_list(kinds) if k != "null"), None)
         match kind:
             case "string":
                 return _FORMATS.get(schema.get("format", ""), f"<{name}>")
@@ -128,8 +130,4 @@ def _defaults(schema: JSON) -> list[Any]:
 
 
 def _enumerated(schema: JSON) -> list[Any]:
-    return [schema["const"]] if "const" in schema else _list(schema.get("enum"))[:1]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return [schema["const"]] if "const" in schema else as_list(schema.get("enum"))[:1]

@@ -120,7 +120,7 @@ class _Unfolder(_Speller):
             return value
         parts = list(self._parts(schema))
         if isinstance(value, str) and not any({"type", "enum", "const"} & part.keys() for part in parts):
-            return _unquoted(value)
+            return unquoted(value)
         if isinstance(value, dict):
             value = {
                 name: each
@@ -128,7 +128,7 @@ class _Unfolder(_Speller):
                 if each is not None or self._takes_null(name, parts, may_be_unused=depth == 0)
             }
         if isinstance(value, list) and not any(isinstance(part.get("items"), dict) for part in parts):
-            value = [_unquoted(each) if isinstance(each, str) else each for each in value]
+            value = [unquoted(each) if isinstance(each, str) else each for each in value]
         return super().value(value, schema, depth)
 
     def _takes_null(self, name: str, parts: list[dict[str, Any]], *, may_be_unused: bool) -> bool:
@@ -139,7 +139,7 @@ class _Unfolder(_Speller):
         return any("null" in _named(part.get("type")) for part in inner)
 
 
-def _unquoted(text: str) -> Any:
+def unquoted(text: str) -> Any:
     """Return what a string holds as JSON, which may be a string; the string itself where it holds nothing."""
     try:
         return msgspec.json.decode(text)

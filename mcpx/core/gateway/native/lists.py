@@ -26,7 +26,7 @@ import msgspec
 from mcpx.core.calls.exposure import has_output_schema
 from mcpx.core.catalog import lists as catalog_lists
 from mcpx.core.catalog.extensions import with_files, with_pages
-from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, SkillInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, SkillInfo, TemplateInfo, ToolInfo, as_list
 from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, whole_name
 from mcpx.core.rendering.mending import Mend, mended
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
@@ -106,7 +106,7 @@ PROMPT: Final = {"messages": partial(read_array, read=_read_message)}
 def embedded(got: JSON) -> list[Any]:
     """The resources inside the messages of a prompt."""
     given = got.get("messages")
-    contents = [message.get("content") for message in _list(given) if isinstance(message, dict)]
+    contents = [message.get("content") for message in as_list(given) if isinstance(message, dict)]
     return [
         content.get("resource")
         for content in contents
@@ -125,10 +125,6 @@ def _message(message: Any, rename: Rename) -> Any:
             return {**message, "content": {**content, "resource": _renamed(content.get("resource"), rename)}}
         case _:
             return message
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _renamed(item: Any, rename: Rename) -> Any:
