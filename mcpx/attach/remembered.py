@@ -234,6 +234,7 @@ def _decode(contents: bytes) -> _File | None:
     if len(contents) > MAX_FILE_BYTES or b"\n" in contents:
         return None
     try:
+        contents.decode()  # answers are not looked into
         return msgspec.json.decode(contents, type=_File)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None

@@ -155,6 +155,7 @@ def test_answers_to_a_configuration_that_has_changed_meanwhile_are_not_kept(hous
         lambda file: file.write_bytes(file.read_bytes().replace(b":", b":\n", 1)),
         lambda file: file.write_bytes(file.read_bytes().replace(b"[1]", b"[" + b"1," * (2 << 20) + b"1]")),
         lambda file: file.write_bytes(file.read_bytes().replace(b'"key":"[1', b'"key":"[2')),
+        lambda file: file.write_bytes(file.read_bytes().replace(b'"tools":', b'"t\xffols":')),
         lambda file: file.chmod(0o666),
         lambda file: (file.rename(file.with_suffix(".x")), file.symlink_to(file.with_suffix(".x"))),
         lambda file: (file.unlink(), os.mkfifo(file)),
