@@ -23,6 +23,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -195,9 +196,9 @@ class Ledger:
         theirs, self._guard = os.pipe()
         files = str(self._folder / str(self._file.owner.pid))
         sweeping = [sys.executable, "-P", "-c", _SWEEP, _HOME, str(self._folder.parent)]
-        with suppress(OSError), open(theirs, "rb") as end:
-            command = ["/bin/sh", "-c", _GUARD, files, *sweeping]
-            subprocess.run(command, stdin=end, cwd="/", start_new_session=True, check=False)
+        threading.Thread(
+            target=_start_guard, args=(theirs, [files, *sweeping])
+        ).start()  # nobody waits for it
 
     def _dismiss_guard(self) -> None:
         if self._guard is not None:
@@ -266,6 +267,12 @@ class Ledger:
             reason = f"they live, but do not all carry {CHILD_MARK}: not proven to be ours"
             log.warning("orphans.left", process_groups=ended.left, reason=reason)
         return ended.groups
+
+
+def _start_guard(end: int, arguments: list[str]) -> None:
+    with suppress(OSError), open(end, "rb") as pipe:
+        command = ["/bin/sh", "-c", _GUARD, *arguments]
+        subprocess.run(command, stdin=pipe, cwd="/", start_new_session=True, check=False)
 
 
 class _Standing(Enum):
