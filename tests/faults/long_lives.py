@@ -41,7 +41,7 @@ CALLERS: Final = 8
 LEAK: Final = 10_000_000
 LIMIT: Final = 400_000_000
 STARTED_S: Final = 30.0
-_OF_TIME: Final = ("LOOK_S", "IDLE_LOOK_S", "PATIENCE_S", "HOLD_S", "AGAIN_S")
+_OF_TIME: Final = ("LOOK_S", "PATIENCE_S", "HOLD_S", "AGAIN_S")
 
 
 class LongLife(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class _Callers:
 
 @contextmanager
 def _fast_forward(factor: float) -> Iterator[None]:
-    """Have MCPX look at memory as often as calls come, so many times faster than they do."""
+    """Have upkeep wait for moments without calls, and its looks at idle servers, so many times shorter."""
     before = {name: getattr(upkeep, name) for name in _OF_TIME}
     for name, seconds in before.items():
         setattr(upkeep, name, seconds / factor)
