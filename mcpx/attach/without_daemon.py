@@ -96,10 +96,7 @@ TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "server_name": _NAME,
                 "tool_name": _NAME,
                 "arguments": {"type": "object", "description": "The tool's own parameters"},
-                "select": {
-                    "type": "string",
-                    "description": _SELECT,
-                },
+                "select": {"type": "string", "description": _SELECT},
                 "max_tokens": {
                     "type": "integer",
                     "description": "Of the result; the rest can be read afterwards",

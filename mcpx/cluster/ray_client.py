@@ -54,11 +54,7 @@ class RayProcess:
     """
 
     def __init__(
-        self,
-        address: str,
-        *,
-        allow_open: bool = False,
-        command: tuple[str, ...] = (sys.executable, *_MAIN),
+        self, address: str, *, allow_open: bool = False, command: tuple[str, ...] = (sys.executable, *_MAIN)
     ) -> None:
         self.address = address
         self.allow_open = allow_open

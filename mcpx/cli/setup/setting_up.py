@@ -126,7 +126,7 @@ def _by_line(plan: InstallPlan) -> Iterator[Line]:
         state = ", switched off" if server.entry.get("disabled") else ""
         yield f"{INDENT}+ {server.name}: {command_line(server.entry)}  [{of}{state}]", "green"
     yield from _commands(plan)
-    yield f"MCPX into {counted(len(titles(plan)), 'client')}, in the place of these servers", None
+    yield _clients(plan), None
     for each in plan.installations:
         if each.changes:
             yield f"{INDENT}+ {each.file.client.title}  {short(each.file.path)}", "green"
@@ -139,10 +139,16 @@ def _by_name(plan: InstallPlan) -> Iterator[Line]:
     yield f"{_servers(plan)} into {short(plan.config)}", None
     yield from _paragraph(plan.new_servers)
     yield from _commands(plan)
-    yield f"MCPX into {counted(len(titles(plan)), 'client')}, in the place of these servers", None
+    yield _clients(plan), None
     yield from _paragraph(titles(plan))
     yield from _remarks(plan, MAX_REMARKS)
     yield MORE, None
+
+
+def _clients(plan: InstallPlan) -> str:
+    adopts = any(each.adopted for each in plan.installations)
+    place = ", in the place of their servers" if adopts else ""
+    return f"MCPX into {counted(len(titles(plan)), 'client')}{place}"
 
 
 def _servers(plan: InstallPlan) -> str:
@@ -206,7 +212,8 @@ def setup(
     offered = tuple(each.file.client.title for each in plan.approvals)
     plan = msgspec.structs.replace(plan, approvals=())
     edits = plan.edits()
-    question = f"Set up {_servers(plan)} and {counted(len(plan.changed), 'client')}?" if edits else None
+    servers = f"{_servers(plan)} and " if plan.new_servers else ""
+    question = f"Set up {servers}{counted(len(plan.changed), 'client')}?" if edits else None
     folders = waiting_in(map(read_client_file, files))
     installing = Installing(plan, edits, "setup", diff, asks=False, offered=offered, folders=folders)
     setting_up = _SettingUp(installing, config_path, not no_start, manner.as_json)

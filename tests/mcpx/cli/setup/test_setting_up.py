@@ -61,6 +61,12 @@ def test_the_plan_of_many_servers_fits_a_screen_with_its_question(home: Path) ->
     assert look(home) == before
 
 
+def test_a_client_without_servers_has_none_that_mcpx_replaces(home: Path) -> None:
+    assert "MCPX into 1 client\n" in mcpx(home, "setup", "trae", "--dry-run").stdout
+    with on_terminal(home, "trae") as terminal:
+        terminal.wait_for("Set up 1 client? [y/N]: ")
+
+
 def test_at_a_terminal_one_yes_is_enough_and_what_does_not_work_is_said(home: Path) -> None:
     works = {"command": sys.executable, "args": ["-S", "-E", str(SERVER), "{}"]}
     entries = {"works": works, "broken": {"command": "there-is-no-such-command"}}
