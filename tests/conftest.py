@@ -12,8 +12,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
+import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -58,6 +60,7 @@ LONG = (
     "tests/mcpx/core/calls/results/test_pictures.py",
     "tests/mcpx/core/daemon/test_carried_over.py",
     "tests/mcpx/core/daemon/test_commands.py",
+    "tests/mcpx/core/daemon/test_month.py",
     "tests/mcpx/core/daemon/test_native_corpus.py",
     "tests/mcpx/core/daemon/test_project_files.py",
     "tests/mcpx/core/daemon/test_runaways.py",
@@ -66,7 +69,9 @@ LONG = (
     "tests/mcpx/core/gateway/frontends/test_kept_results.py",
     "tests/mcpx/core/gateway/frontends/test_not_reading.py",
     "tests/mcpx/core/gateway/native/test_lists_change.py",
-    "tests/mcpx/core/policy/test_matrix.py",
+    "tests/mcpx/core/gateway/test_fuzz.py",
+    "tests/mcpx/core/policy/test_matrix",
+    "tests/mcpx/core/servers/relay/test_every_pair.py",
     "tests/mcpx/core/servers/relay/test_two_clients.py",
     "tests/mcpx/core/servers/test_fidelity.py",
     "tests/mcpx/core/servers/test_first_start.py",
@@ -75,7 +80,9 @@ LONG = (
     "tests/mcpx/core/servers/transport/test_http_bodies.py",
     "tests/mcpx/core/servers/transport/test_large_bodies.py",
     "tests/mcpx/demo/tour/",
+    "tests/mcpx/oauth/test_bad_steps.py",
     "tests/mcpx/oauth/test_kills.py",
+    "tests/mcpx/oauth/test_rotation.py",
     "tests/mcpx/page/views/test_same_plan.py",
     "tests/mcpx/top/test_app.py",
     "tests/scripts/",
@@ -105,6 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("suite", patient, max_examples=40)
     settings.load_profile(config.getoption("hypothesis_profile", None) or "suite")
     _hear_signals()
+    _load_authorities_once()
     if (workers := config.getoption("numprocesses", None)) and config.option.dist != "no":
         config.option.dist = "no"  # those of xdist each collect all tests anew
         config.pluginmanager.register(Workers(workers, group=group, begin=begin))
@@ -124,6 +132,12 @@ def begin(worker: str) -> None:
     state = Path(STATE.name, worker)
     state.mkdir()
     os.environ["MCPX_STATE_DIR"] = str(state)
+
+
+def _load_authorities_once() -> None:
+    """Have the HTTP clients of tests share the authorities that they trust, which take 20 ms to load."""
+    transports = httpx2._transports.default
+    transports.create_ssl_context = lru_cache(maxsize=8)(transports.create_ssl_context)
 
 
 def _hear_signals() -> None:

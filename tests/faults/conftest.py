@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _only_new_garbage() -> Iterator[None]:
+def _only_new_garbage() -> None:
     """A row counts descriptors after a collection, which would look through all of the SDK each time."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()

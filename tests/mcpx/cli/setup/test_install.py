@@ -380,6 +380,7 @@ def test_a_client_without_a_file_gets_one_that_it_can_read(home: Path) -> None:
     assert command[1] == "attach"  # type: ignore[index]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_kill_in_any_command_loses_nothing(tmp_path: Path) -> None:
     """A sample of all steps; the driver without a number plays every one."""
