@@ -13,6 +13,7 @@ import asyncio
 import errno
 import os
 import select
+import selectors
 import stat
 from collections.abc import Callable
 from typing import Final
@@ -58,6 +59,7 @@ class Channel:
         "_out",
         "_pollable",
         "_read_fd",
+        "_readers",
         "_reading",
         "_waiting",
         "_write_fd",
@@ -72,7 +74,8 @@ class Channel:
         "on_end",
     )
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, readers: Readers | None = None) -> None:
+        """`readers` are those with which it is read; without them the loop calls it alone."""
         self.on_data: Callable[[bytes], None] = lambda _data: None
         self.on_end: Callable[[], None] = _nothing
         self.on_broken: Callable[[OSError], None] = lambda _error: None
@@ -82,6 +85,7 @@ class Channel:
         self.max_unsent = MAX_UNSENT_BYTES
         """Bytes that the peer may leave unread of messages that are not large."""
         self._loop = asyncio.get_running_loop()
+        self._readers = readers
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._pollable = _is_pollable(read_fd)
@@ -127,16 +131,22 @@ class Channel:
         if not self._pollable:
             if after:
                 self._loop.call_soon(self._read_on)
+        elif self._readers is not None:
+            (self._readers.add if after else self._readers.discard)(self._read_fd, self)
         elif after:
             self._loop.add_reader(self._read_fd, self._readable)
         else:
             self._loop.remove_reader(self._read_fd)
 
-    def _read_on(self) -> None:
+    def read(self) -> None:
+        """Take what has come, unless reading has stopped."""
         if self._reading and not self._held:
             self._readable()
-            if self._reading and not self._held:
-                self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self.read()
+        if self._reading and not self._held:
+            self._loop.call_soon(self._read_on)
 
     def has_input(self) -> bool:
         """Return True if there are bytes to read; the end of the stream does not count."""
@@ -321,6 +331,41 @@ async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
     channel.start_reading()
     await answered.wait()
     return bytes(answer)
+
+
+class Readers:
+    """The channels of one owner, to be read together: what is ready in one turn is taken in one go.
+
+    What follows from it is written once, behind the last of them: many requests to one server in one write.
+    They cost less than readers of the loop too, in time and, while they wait, in memory.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop.add_reader(self._selector, self._read)
+
+    def add(self, fd: int, channel: Channel) -> None:
+        """Read a channel when something has come."""
+        self._selector.register(fd, selectors.EVENT_READ, channel)
+
+    def discard(self, fd: int, _channel: Channel) -> None:
+        """Read a channel no more."""
+        self._selector.unregister(fd)
+
+    def close(self) -> None:
+        """Read none."""
+        self._loop.remove_reader(self._selector)
+        self._selector.close()
+
+    def _read(self) -> None:
+        TURN.is_open = True
+        try:
+            for key, _ in self._selector.select(0):
+                key.data.read()
+        finally:
+            TURN.is_open = False
+            flush_all()  # the end of this turn, without another round of the loop
 
 
 DIRTY: list[Channel] = []

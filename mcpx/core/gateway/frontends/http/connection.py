@@ -20,7 +20,7 @@ from mcpx.core.config.urls import is_loopback
 from mcpx.core.gateway.frontends.http.http_exchange import Address, HttpExchange
 from mcpx.core.gateway.frontends.http.requests import Bodies, RequestReader, Site
 from mcpx.core.telemetry.contained import contain
-from mcpx.core.wire.channel import MAX_UNSENT_BYTES, TURN, Channel, PeerNotReading, flush_all
+from mcpx.core.wire.channel import MAX_UNSENT_BYTES, Channel, PeerNotReading, Readers
 from mcpx.core.wire.envelope import Bytes
 
 log = structlog.get_logger()
@@ -48,6 +48,22 @@ class Shared:
         self.leaving = False
         """True if MCPX ends, or will soon: every response tells its client to close the connection."""
         self._look: asyncio.TimerHandle | None = None
+        self._readers: Readers | None = None
+
+    @property
+    def readers(self) -> Readers:
+        """Reads the connections."""
+        if self._readers is None:
+            self._readers = Readers()
+        return self._readers
+
+    def close(self) -> None:
+        """Give up every connection."""
+        for connection in list(self.connections):
+            connection.give_up_at_end()
+        if self._readers is not None:
+            self._readers.close()
+            self._readers = None
 
     def leave(self) -> None:
         """MCPX ends soon."""
@@ -100,7 +116,7 @@ class HttpConnection:
     )
 
     def __init__(self, accepted: socket.socket, site: Site, shared: Shared) -> None:
-        self.channel = channel = Channel(accepted.fileno(), accepted.fileno())
+        self.channel = channel = Channel(accepted.fileno(), accepted.fileno(), shared.readers)
         self.reader = RequestReader(self, site, shared.bodies)
         self.current: HttpExchange | None = None
         """The request that is being served."""
@@ -138,16 +154,11 @@ class HttpConnection:
                 self.abort()
             return
         before = reader.part
-        TURN.is_open = True
-        try:
-            reader.feed(data)
-            if reader.part != before and reader.part is not None:
-                seconds = HEAD_TIMEOUT_S if reader.part == "head" else BODY_TIMEOUT_S
-                self.due = self._loop.time() + seconds
-            self._serve_waiting()
-        finally:
-            TURN.is_open = False
-            flush_all()  # the end of this turn, without another round of the loop
+        reader.feed(data)
+        if reader.part != before and reader.part is not None:
+            seconds = HEAD_TIMEOUT_S if reader.part == "head" else BODY_TIMEOUT_S
+            self.due = self._loop.time() + seconds
+        self._serve_waiting()
 
     def go_on(self, exchange: HttpExchange) -> None:
         """Ask for the body of a request that waits to be asked, if its turn has come."""

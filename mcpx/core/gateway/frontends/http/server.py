@@ -90,8 +90,7 @@ class HttpServer:
             await self._drain(listener)
         finally:
             listener.close()
-            for connection in list(self.shared.connections):
-                connection.give_up_at_end()
+            self.shared.close()
 
     # --- its end
 
