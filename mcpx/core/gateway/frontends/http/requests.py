@@ -14,7 +14,7 @@ there: what the parser would say of it is known.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
 import structlog
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -26,7 +26,8 @@ from mcpx.core.telemetry.contained import contain
 
 log = structlog.get_logger()
 MAX_HEAD_BYTES: Final = 65536  # a browser brings the cookies of every program of this computer
-MAX_TRAILERS: Final = 100
+MAX_HEADERS: Final = 128  # of a request, and behind its body; a browser has twenty
+MAX_WAITING: Final = 16  # requests of one connection, which no client of MCP sends without waiting
 MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
 _ONCE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"transfer-encoding"})
 _LENGTH: Final = b"content-length"
@@ -39,6 +40,7 @@ _NO_HOST: Final = Refusal(400, b"A request names its Host, once")
 _TWICE: Final = Refusal(400, b"A header stands there twice")
 _ENCODED: Final = Refusal(501, b"A body can be in chunks, and in no other encoding")
 _OTHER_VERSION: Final = Refusal(505, b"This version of HTTP is not served here")
+_TOO_MANY: Final = Refusal(503, b"Too many requests on a connection at a time; wait for the responses")
 _HEAD_TOO_LARGE: Final = Refusal(431, b"The head of the request is too large")
 _TOO_LARGE: Final = Refusal(413, b"Request body too large")
 _FAILED: Final = Refusal(500, b"Internal Server Error")
@@ -67,6 +69,10 @@ class _Known(NamedTuple):
     before: bytes
     behind: bytes
     head: RequestHead
+
+
+class _Stop(Exception):
+    """Ends what the parser does with the bytes it has: they are many, and nothing comes of them."""
 
 
 class Bodies:
@@ -154,8 +160,6 @@ class RequestReader:
             if not self._bodies.count(self.incoming, len(data)):
                 log.warning("http.bodies_full", bytes=self._bodies.bytes)
                 self.refuse(_FULL)
-            elif len(self._pairs) > MAX_TRAILERS:
-                self.refuse(_HEAD_TOO_LARGE)
         elif self._head_bytes > MAX_HEAD_BYTES:
             self.refuse(_HEAD_TOO_LARGE)
 
@@ -180,7 +184,7 @@ class RequestReader:
         """Hold no more than is needed to wait for the next request, if nothing of it has come."""
         if self.part is None:
             self._parser = self._known = None
-            self._pairs = _NO_PAIRS
+            self._target, self._pairs = b"", _NO_PAIRS
 
     def _is_known(self, data: bytes, before: bytes, behind: bytes, head: RequestHead) -> bool:
         """Take one whole request with a head that is known; False if it is anything else."""
@@ -210,8 +214,9 @@ class RequestReader:
         except HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except HttpParserCallbackError as error:  # from one of ours, below
-            contain(error.__context__ or error, "http")
-            self.refuse(_FAILED)
+            if not isinstance(error.__context__, _Stop):
+                contain(error.__context__ or error, "http")
+                self.refuse(_FAILED)
         except HttpParserError:
             if not self.stops:
                 self.refuse(_MALFORMED)
@@ -226,6 +231,8 @@ class RequestReader:
             self.refuse(_MALFORMED)
             return
         kept = [pair for pair in self._pairs if pair[0] not in {b"upgrade", b"connection"}]
+        if not parser.should_keep_alive():
+            kept.append((b"connection", b"close"))
         lines = b"".join([b"%b: %b\r\n" % pair for pair in kept])
         self._parser = HttpRequestParser(self)
         self._parse(b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self._target, version.encode(), lines, rest))
@@ -234,6 +241,8 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         """Begin a request."""
+        if len(self.waiting) >= MAX_WAITING:
+            self._stop(_TOO_MANY)
         self.part = "head"
         self._target = b""
         self._pairs = []
@@ -244,6 +253,8 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; one behind the body goes nowhere."""
+        if len(self._pairs) >= MAX_HEADERS:
+            self._stop(_HEAD_TOO_LARGE)
         self._pairs.append((name.lower(), value.strip()))
 
     def on_headers_complete(self) -> None:
@@ -287,6 +298,11 @@ class RequestReader:
             self.incoming, self._body, self.part = None, b"", None
             self.waiting.append(exchange)
             self.stops = not exchange.keep_alive
+
+    def _stop(self, refusal: Refusal) -> NoReturn:
+        if not self.stops:
+            self.refuse(refusal)
+        raise _Stop
 
     def _too_long(self, exchange: HttpExchange) -> Refusal | None:
         length = exchange.headers.get(_LENGTH)

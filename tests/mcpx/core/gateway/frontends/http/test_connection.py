@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -203,6 +203,8 @@ async def test_a_request_to_change_the_protocol_is_served_as_any_other(body):
         answer = await served.answers(request("/u", *upgrade, body=body) + request("/v", CLOSE))
         assert b"/u " + body + b"HTTP/1.1" in answer
         assert answer.endswith(b"/v ")
+        closing = request("/u", b"Connection: upgrade, close", b"Upgrade: h2c") + request("/v")
+        assert (await served.answers(closing)).endswith(b"/u ")
 
 
 async def test_a_target_that_names_a_host_is_no_path_of_ours():
@@ -261,6 +263,26 @@ async def test_a_body_has_a_limit_said_or_not():
         chunks = b"".join(b"64\r\n" + b"x" * 100 + b"\r\n" for _ in range(11))
         assert b" 413 " in await served.answers(request("/", CHUNKED) + chunks)
         assert served.site.seen == []
+
+
+async def test_of_a_flood_of_requests_the_first_are_served_and_no_more_is_read():
+    async with serving() as served:
+        answered = await served.answers(request("/", method=b"GET") * 2000)
+        assert answered.count(b" 200 OK") == len(served.site.seen) == requests.MAX_WAITING
+        assert answered.count(b" 503 ") == 1
+        assert b" 431 " in await served.answers(request("/", *[b"X:y"] * 9000))
+
+
+async def test_what_comes_together_from_many_is_taken_together():
+    async with serving() as served, AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(served.connected()) for _ in range(50)]
+        for stream in streams:
+            await stream.send(request("/held"))
+        await served.site.holds(len(streams))
+        for exchange in served.site.held:
+            exchange.respond(200, JSON, [b"now"])
+        for stream in streams:
+            await until(stream, b"now")
 
 
 async def test_a_head_has_a_limit():
