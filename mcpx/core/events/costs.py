@@ -172,6 +172,7 @@ class Listings:
 
     def __init__(self) -> None:
         self._last: dict[object, _Listing] = {}
+        self._menu: Menu = {}  # the latest: one object for all that are equal
 
     def replace(self, client: object, menu: Menu) -> list[tuple[str, int, int]]:
         """Count a client with this listing from now on.
@@ -179,7 +180,9 @@ class Listings:
         Returns what changes for each server, in direct and in spent tokens; nothing where the listing that
         counted until now is the same. A client without sessions is a text: it is a new one after an hour.
         """
-        now = time.monotonic()
+        if menu != self._menu:
+            self._menu = menu
+        now, menu = time.monotonic(), self._menu
         last = self._last.pop(client, None)
         if last is not None and isinstance(client, str) and now - last.at > SESSION_S:
             last = None

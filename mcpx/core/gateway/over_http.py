@@ -10,6 +10,7 @@ repeat what stands in the body: where they do not agree, the SDK's rules say so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, Final, Protocol
 
 import anyio
@@ -257,6 +258,7 @@ class SessionClient(HttpClient):
             result = await runner.on_request(context, method, params)
         if method == INITIALIZE:
             connection.client_params = self._service.shared(context.raw, connection.client_params)
+            connection.protocol_version = intern(connection.protocol_version)
         return result
 
     def notice(self, request: Request, message: RPCMessage) -> None:

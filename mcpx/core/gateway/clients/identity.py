@@ -85,6 +85,8 @@ class Opening(msgspec.Struct, rename="camel", gc=False):
 class _Ends(list[tuple[Any, ...]]):
     """What is to be called when a connection ends, for a fraction of the memory of an `AsyncExitStack`."""
 
+    __slots__ = ()
+
     def callback(self, function: Callable[..., object], *arguments: object) -> None:
         """Call this at the end, before what was given earlier."""
         self.append((function, *arguments))

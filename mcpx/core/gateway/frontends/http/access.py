@@ -164,6 +164,7 @@ class Tokens:
     def __init__(self, default: str, bearers: Bearers) -> None:
         self._default = default.encode()
         self._bearers = bearers
+        self._last: tuple[bytes, Bearer | None] = b"", None
 
     def refusal(self, exchange: HttpExchange) -> Refusal | None:
         """Return the refusal of a request without a token that lets in; note whose the token is."""
@@ -183,7 +184,9 @@ class Tokens:
             bearer = None
         elif bearer is None:
             return _NO_TOKEN
-        carrier.token = given, bearer
+        if (given, bearer) != self._last:
+            self._last = given, bearer
+        carrier.token = self._last  # one object for thousands of connections
         exchange.bearer = exchange.head.bearer = bearer
         return None
 

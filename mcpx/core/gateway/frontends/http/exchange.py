@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from sys import intern
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -93,11 +94,11 @@ class RequestHead:
     def __init__(
         self, method: str, target: bytes, pairs: Pairs, *, is_http_1_0: bool, keep_alive: bool
     ) -> None:
-        self.method = method
+        self.method = intern(method)
         path, _, self.query = target.partition(b"?")
         self.target = path
         """The path as it came."""
-        self.path = unquote(path.decode("latin-1")) if b"%" in path else path.decode("latin-1")
+        self.path = intern(unquote(path.decode("latin-1")) if b"%" in path else path.decode("latin-1"))
         """Decoded, without the query."""
         self.pairs = pairs
         """The headers as they came, their names in lower case."""
