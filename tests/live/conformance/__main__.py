@@ -114,8 +114,9 @@ class Report:
         servers = {key: row for key, row in self._rows.items() if key[0] != CLIENT.name}
         clients = {key: row for key, row in self._rows.items() if key[0] == CLIENT.name}
         for rows in filter(None, (servers, clients)):
-            known = [target.name for target in (DIRECT, *TARGETS)] + list(ENDPOINTS)
-            ways = [way for way in dict.fromkeys(known) if any(way in row for row in rows.values())]
+            known = [target.name for target in (DIRECT, *TARGETS)] if rows is servers else []
+            found = [way for row in rows.values() for way in row]
+            ways = [way for way in dict.fromkeys(known + found) if way in found]
             head = ("tested", "suite", *ways)
             lines = [(*key, *(row.get(way, "") for way in ways)) for key, row in rows.items()]
             if markdown:
