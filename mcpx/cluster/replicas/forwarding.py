@@ -160,7 +160,9 @@ class Passing:
             while not exchange.is_over and self._lost is None:
                 await self._changed.wait()
                 self._changed = anyio.Event()
-                await exchange.wait_taken()  # else the holder would not see that the client does not read
+                await (
+                    exchange.carrier.wait_taken()
+                )  # else the holder would not see that the client does not read
                 connection.release()
         finally:
             connection.close()

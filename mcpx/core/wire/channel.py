@@ -85,7 +85,7 @@ class Channel:
         self.max_unsent = MAX_UNSENT_BYTES
         """Bytes that the peer may leave unread of messages that are not large."""
         self._loop = asyncio.get_running_loop()
-        self._readers = readers
+        self._readers = readers or self._loop
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._pollable = _is_pollable(read_fd)
@@ -131,22 +131,16 @@ class Channel:
         if not self._pollable:
             if after:
                 self._loop.call_soon(self._read_on)
-        elif self._readers is not None:
-            (self._readers.add if after else self._readers.discard)(self._read_fd, self)
         elif after:
-            self._loop.add_reader(self._read_fd, self._readable)
+            self._readers.add_reader(self._read_fd, self._readable)
         else:
-            self._loop.remove_reader(self._read_fd)
-
-    def read(self) -> None:
-        """Take what has come, unless reading has stopped."""
-        if self._reading and not self._held:
-            self._readable()
+            self._readers.remove_reader(self._read_fd)
 
     def _read_on(self) -> None:
-        self.read()
         if self._reading and not self._held:
-            self._loop.call_soon(self._read_on)
+            self._readable()
+            if self._reading and not self._held:
+                self._loop.call_soon(self._read_on)
 
     def has_input(self) -> bool:
         """Return True if there are bytes to read; the end of the stream does not count."""
@@ -155,6 +149,8 @@ class Channel:
         return not self._ended and any(events & select.POLLIN for _, events in poll.poll(0))
 
     def _readable(self) -> None:
+        if not self._reading:  # what was ready before it has ended it
+            return
         try:
             data = os.read(self._read_fd, READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -334,27 +330,23 @@ async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
 
 
 class Readers:
-    """The channels of one owner, to be read together: what is ready in one turn is taken in one go.
+    """Reads many channels together: what is ready in one turn is taken in one go.
 
     What follows from it is written once, behind the last of them: many requests to one server in one write.
-    They cost less than readers of the loop too, in time and, while they wait, in memory.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._selector = selectors.DefaultSelector()
         self._loop.add_reader(self._selector, self._read)
+        self.remove_reader = self._selector.unregister
 
-    def add(self, fd: int, channel: Channel) -> None:
-        """Read a channel when something has come."""
-        self._selector.register(fd, selectors.EVENT_READ, channel)
-
-    def discard(self, fd: int, _channel: Channel) -> None:
-        """Read a channel no more."""
-        self._selector.unregister(fd)
+    def add_reader(self, fd: int, read: Callable[[], None]) -> None:
+        """Call this when something has come."""
+        self._selector.register(fd, selectors.EVENT_READ, read)
 
     def close(self) -> None:
-        """Read none."""
+        """Read no more."""
         self._loop.remove_reader(self._selector)
         self._selector.close()
 
@@ -362,9 +354,8 @@ class Readers:
         TURN.is_open = True
         try:
             for key, _ in self._selector.select(0):
-                key.data.read()
+                key.data()
         finally:
-            TURN.is_open = False
             flush_all()  # the end of this turn, without another round of the loop
 
 

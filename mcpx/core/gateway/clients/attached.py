@@ -76,7 +76,7 @@ class _Known:
     def __init__(self, number: int, connection: Connection, endpoint: Endpoint) -> None:
         modern, bearer = connection.protocol_version in MODERN_PROTOCOL_VERSIONS, connection.bearer
         self.number = number
-        self.about = _read_about(connection) if modern else _NOBODY  # a session is asked when it is shown
+        self.about = _read_about(connection)
         self.endpoint = endpoint
         self.token = None if bearer is None else bearer.token.name
         self.transport = connection.transport
@@ -96,9 +96,6 @@ class _Known:
             token=self.token,
             since_s=now - self.since,
         )
-
-
-_NOBODY: Final = _About("", "", "", "")
 
 
 class AttachedClients:

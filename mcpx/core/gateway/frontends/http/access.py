@@ -9,7 +9,6 @@ brings one with a name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
@@ -49,11 +48,9 @@ _MCP: Final = b"mcp-"  # how the headers of parameters begin, which have names o
 _VARY: Final = b"vary: Origin, Access-Control-Request-Headers\r\n"
 _BEARER: Final = b"bearer "
 _ANY_PORT: Final = ":*"
-_UNAUTHORIZED: Final = {"error": "invalid_token", "error_description": "Authentication required"}
+_UNAUTHORIZED: Final = b'{"error": "invalid_token", "error_description": "Authentication required"}'
 _CHALLENGE: Final = b'Bearer error="invalid_token", error_description="Authentication required"'
-_NO_TOKEN: Final = Refusal(
-    401, json.dumps(_UNAUTHORIZED).encode(), (*JSON, (b"www-authenticate", _CHALLENGE))
-)
+_NO_TOKEN: Final = Refusal(401, _UNAUTHORIZED, (*JSON, (b"www-authenticate", _CHALLENGE)))
 _HOST: Final = Refusal(421, b"Invalid Host header")
 _ORIGIN: Final = Refusal(403, b"Invalid Origin header")
 _CONTENT: Final = Refusal(400, b"Invalid Content-Type header")

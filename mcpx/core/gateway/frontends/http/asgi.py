@@ -96,13 +96,13 @@ class _Served:
             "scheme": "http",
             "path": exchange.path,
             "raw_path": exchange.head.target,
-            "query_string": exchange.query,
+            "query_string": exchange.head.query,
             "root_path": "",
             "headers": exchange.pairs,
             "client": client,
             "server": server,
             "state": {},
-            TAKEN: exchange.wait_taken,
+            TAKEN: exchange.carrier.wait_taken,
             NOTED: exchange.carrier.noted,
         }
         return scope

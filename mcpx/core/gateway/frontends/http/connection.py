@@ -48,22 +48,8 @@ class Shared:
         self.leaving = False
         """True if MCPX ends, or will soon: every response tells its client to close the connection."""
         self._look: asyncio.TimerHandle | None = None
-        self._readers: Readers | None = None
-
-    @property
-    def readers(self) -> Readers:
-        """Reads the connections."""
-        if self._readers is None:
-            self._readers = Readers()
-        return self._readers
-
-    def close(self) -> None:
-        """Give up every connection."""
-        for connection in list(self.connections):
-            connection.give_up_at_end()
-        if self._readers is not None:
-            self._readers.close()
-            self._readers = None
+        self.readers: Readers | None = None
+        """Reads the connections, while they are served."""
 
     def leave(self) -> None:
         """MCPX ends soon."""

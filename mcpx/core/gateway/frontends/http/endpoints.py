@@ -1,8 +1,7 @@
 """`/mcp` and what is below it: each request is taken to the sessions of its endpoint.
 
 - `/mcp` and `/mcp/PROFILE`: the query may choose how tools are shown (`?expose=all`) and name the servers
-that
-  are shown (`?only=git,linear`, also more than once).
+  that are shown (`?only=git,linear`, also more than once).
 - `/mcp/servers/NAME`: one server as it is (`mcpx.core.gateway.transparent`).
 - `/mcp/peers/NAME`: one server for another MCPX (`mcpx.core.gateway.peer`).
 
@@ -109,7 +108,7 @@ class HttpEndpoints:
         """Return the endpoint of a request; None where there is none, which is the response."""
         bearer = exchange.bearer
         try:
-            named = _endpoint_in(exchange.path, exchange.query)
+            named = _endpoint_in(exchange.path, exchange.head.query)
         except ValueError as error:
             exchange.respond(400, TEXT, [str(error).encode()])
             return None

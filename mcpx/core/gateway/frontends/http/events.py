@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from mcpx.core.gateway.frontends.http.exchange import EVENTS, HeaderPairs
+from mcpx.core.gateway.frontends.http.exchange import COMMENT, EVENTS, HeaderPairs
 from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import INTERNAL_ERROR, Bytes, RequestId
@@ -101,7 +101,7 @@ class Stream:
     def tick(self) -> None:
         """Keep the connection alive."""
         if self.exchange is not None:
-            self.exchange.comment()
+            self.exchange.put(COMMENT)
 
     def send(self, pieces: Iterable[Bytes], *, lossy: bool) -> None:
         """Send a message, and keep it, unless it is one that may be lost."""

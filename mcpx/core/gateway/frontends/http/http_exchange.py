@@ -23,7 +23,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mcpx.core.gateway.frontends.http.exchange import (
-    COMMENT,
     EVENTS,
     JSON,
     PEERS,
@@ -105,16 +104,16 @@ class HttpExchange:
 
     __slots__ = (
         "_begun",
-        "_carrier",
         "_gone",
-        "_is_over",
         "bearer",
         "body",
+        "carrier",
         "counted",
         "head",
         "headers",
         "in_chunks",
         "is_from_afar",
+        "is_over",
         "keep_alive",
         "method",
         "path",
@@ -140,15 +139,11 @@ class HttpExchange:
         """True if it was passed on for a client that is not on this machine."""
         self.rewrite: Callable[[bytes], bytes] | None = None
         """Changes each part of the response's body before it is sent."""
-        self._carrier = carrier
+        self.carrier = carrier
         self._gone: Callable[[], None] | None = None
         self._begun: bytes | None = None  # the content type of the response
-        self._is_over = False
-
-    @property
-    def query(self) -> bytes:
-        """As it came, without the question mark."""
-        return self.head.query
+        self.is_over = False
+        """True if nothing more can be sent."""
 
     @property
     def repeated(self) -> bool:
@@ -163,17 +158,7 @@ class HttpExchange:
     @property
     def is_local(self) -> bool:
         """True if it came from this machine."""
-        return not self.is_from_afar and self._carrier.is_local
-
-    @property
-    def carrier(self) -> Carrier:
-        """The connection."""
-        return self._carrier
-
-    @property
-    def is_over(self) -> bool:
-        """True if nothing more can be sent."""
-        return self._is_over
+        return not self.is_from_afar and self.carrier.is_local
 
     @property
     def is_listening(self) -> bool:
@@ -181,10 +166,6 @@ class HttpExchange:
         if self.method == "GET":
             return self._begun is not None and self._begun.startswith(EVENTS[0][1])
         return self.headers.get(_METHOD) == LISTEN
-
-    async def wait_taken(self) -> None:
-        """Wait while the client leaves too much unread."""
-        await self._carrier.wait_taken()
 
     # --- the response
 
@@ -194,19 +175,19 @@ class HttpExchange:
 
     def respond(self, status: int, headers: HeaderPairs = (), pieces: Iterable[Bytes] = ()) -> None:
         """Send a whole response."""
-        if self._is_over:
+        if self.is_over:
             return
         body = [*pieces]
         if self.rewrite is not None:
             body = [self.rewrite(b"".join(body))]
         head = self._head(status, headers, sum(map(len, body)))
         if self.method == "HEAD":
-            self._carrier.send(head)
+            self.carrier.send(head)
         else:
-            self._carrier.send(head, *body)
-        if not self._is_over:  # else the connection has ended with what was sent
-            self._is_over, self._gone = True, None
-            self._carrier.finished(closes=not self.keep_alive)
+            self.carrier.send(head, *body)
+        if not self.is_over:  # else the connection has ended with what was sent
+            self.is_over, self._gone = True, None
+            self.carrier.finished(closes=not self.keep_alive)
 
     def respond_message(self, pieces: Pieces, headers: HeaderPairs = (), status: int = _OK) -> None:
         """Respond with one message: as JSON, or as one event where the client would rather have that."""
@@ -223,29 +204,29 @@ class HttpExchange:
 
     def begin(self, status: int, headers: HeaderPairs, length: int | None = None) -> None:
         """Begin a response whose body follows in parts."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._carrier.send(self._head(status, headers, length))
+        self.carrier.send(self._head(status, headers, length))
         if self.is_listening:  # for long, and thousands do: it needs nothing of its request any more
             self.head, self.headers = _LISTENING, _LISTENING.headers
 
     def put(self, *pieces: Bytes) -> bool:
         """Send a part of the body; false if nothing more can be sent."""
-        if self._is_over:
+        if self.is_over:
             return False
         self._put(pieces)
         return True
 
     def finish(self, *pieces: Bytes) -> None:
         """End the response, with a last part."""
-        if self._is_over:
+        if self.is_over:
             return
         self._put(pieces)
         if self.in_chunks and self.method != "HEAD":
-            self._carrier.send(b"0\r\n\r\n")
-        if not self._is_over:
-            self._is_over, self._gone = True, None
-            self._carrier.finished(closes=not self.keep_alive or self._carrier.is_last)
+            self.carrier.send(b"0\r\n\r\n")
+        if not self.is_over:
+            self.is_over, self._gone = True, None
+            self.carrier.finished(closes=not self.keep_alive or self.carrier.is_last)
 
     def begin_events(self, headers: HeaderPairs = EVENTS) -> None:
         """Begin a stream of events."""
@@ -261,14 +242,10 @@ class HttpExchange:
 
     def drops_lossy(self) -> bool:
         """Return True if a lossy event is not to be sent, for the client does not read, and count it."""
-        if self._carrier.channel.congested:
-            self._carrier.drop()
+        if self.carrier.channel.congested:
+            self.carrier.drop()
             return True
         return False
-
-    def comment(self) -> None:
-        """Send a comment."""
-        self.put(COMMENT)
 
     def end(self, pieces: Iterable[Bytes] | None = None, *, event_id: str = "") -> None:
         """End the stream."""
@@ -285,7 +262,7 @@ class HttpExchange:
         else:
             self.in_chunks = True
             framing = b"transfer-encoding: chunked\r\n"
-        if not self.keep_alive or self._carrier.is_last:
+        if not self.keep_alive or self.carrier.is_last:
             self.keep_alive = False
             framing += b"connection: close\r\n"
         begin, date = _status_line(status), _date(int(time.time()))
@@ -298,25 +275,25 @@ class HttpExchange:
         if length == 0 or self.method == "HEAD":
             return
         if self.in_chunks:
-            self._carrier.send(b"%x\r\n" % length, *pieces, b"\r\n")
+            self.carrier.send(b"%x\r\n" % length, *pieces, b"\r\n")
         else:
-            self._carrier.send(*pieces)
+            self.carrier.send(*pieces)
 
     # --- its end before its time
 
     def leave(self) -> None:
         """Cut it off: the client has left."""
-        if not self._is_over:
-            self._is_over = True
+        if not self.is_over:
+            self.is_over = True
             self._tell_gone()
 
     def cut_off(self, why: str = MCPX_ENDS) -> None:
         """Cut it off, and say so to a client that waits for an answer."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._is_over = True
+        self.is_over = True
         self._tell_gone()
-        self._is_over = False
+        self.is_over = False
         is_owed = self.method == "POST" and not self.is_listening
         if self._begun is None:
             self.respond(500 if is_owed else 503, JSON, [self._error(why)] if is_owed else ())

@@ -14,7 +14,7 @@ takes `notifications/cancelled`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -23,6 +23,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
 from mcpx.core.gateway.frontends.http.events import KeptEvents, Ticker
+from mcpx.core.gateway.frontends.http.exchange import COMMENT
 from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import LOSSY
@@ -66,14 +67,6 @@ class Common:
             self.tasks.start_soon(contained, function, *arguments)
 
 
-class Slow(Protocol):
-    """Serves requests that the fast path gives back."""
-
-    def take_slowly(self, posted: Posted, request_id: RequestId, method: str, raw: msgspec.Raw, /) -> None:
-        """Serve one."""
-        ...
-
-
 class Posted:
     """A request that was posted. `fast_cancels` is as of a `WireDispatcher`, of this request alone."""
 
@@ -87,7 +80,7 @@ class Posted:
         self.exchange = exchange
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         self.is_over = False
-        self.client: Slow | None = None
+        self.client: Any = None
         """Serves it, where the fast path gives it back."""
         self._common = common
         self._ticks = 0
@@ -194,7 +187,7 @@ class Sessionless(Posted):
         if self._ticks >= PATIENCE:
             self._ticks = 0
             if self._begin():
-                self.exchange.comment()
+                self.exchange.put(COMMENT)
 
     def _begin(self) -> bool:
         """Make the response a stream; False if it cannot be one."""

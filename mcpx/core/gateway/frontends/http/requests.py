@@ -14,7 +14,7 @@ there: what the parser would say of it is known.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import structlog
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -72,7 +72,7 @@ class _Known(NamedTuple):
 
 
 class _Stop(Exception):
-    """Ends what the parser does with the bytes it has: they are many, and nothing comes of them."""
+    """Ends what the parser does with the bytes it has, with the refusal of what they are."""
 
 
 class Bodies:
@@ -214,9 +214,11 @@ class RequestReader:
         except HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except HttpParserCallbackError as error:  # from one of ours, below
-            if not isinstance(error.__context__, _Stop):
-                contain(error.__context__ or error, "http")
-                self.refuse(_FAILED)
+            cause = error.__context__ or error
+            if not isinstance(cause, _Stop):
+                contain(cause, "http")
+            if not self.stops:
+                self.refuse(cause.args[0] if isinstance(cause, _Stop) else _FAILED)
         except HttpParserError:
             if not self.stops:
                 self.refuse(_MALFORMED)
@@ -242,7 +244,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         """Begin a request."""
         if len(self.waiting) >= MAX_WAITING:
-            self._stop(_TOO_MANY)
+            raise _Stop(_TOO_MANY)
         self.part = "head"
         self._target = b""
         self._pairs = []
@@ -254,7 +256,7 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; one behind the body goes nowhere."""
         if len(self._pairs) >= MAX_HEADERS:
-            self._stop(_HEAD_TOO_LARGE)
+            raise _Stop(_HEAD_TOO_LARGE)
         self._pairs.append((name.lower(), value.strip()))
 
     def on_headers_complete(self) -> None:
@@ -298,11 +300,6 @@ class RequestReader:
             self.incoming, self._body, self.part = None, b"", None
             self.waiting.append(exchange)
             self.stops = not exchange.keep_alive
-
-    def _stop(self, refusal: Refusal) -> NoReturn:
-        if not self.stops:
-            self.refuse(refusal)
-        raise _Stop
 
     def _too_long(self, exchange: HttpExchange) -> Refusal | None:
         length = exchange.headers.get(_LENGTH)

@@ -116,7 +116,7 @@ async def test_a_request_is_answered_in_one_piece_and_the_connection_stays():
             assert b"connection" not in head
             assert answer == b"/a b " + body
         (first, _) = served.site.seen
-        assert (first.method, first.query, first.headers[b"x"]) == ("POST", b"q=1", b"y")
+        assert (first.method, first.head.query, first.headers[b"x"]) == ("POST", b"q=1", b"y")
         assert first.is_local
 
 

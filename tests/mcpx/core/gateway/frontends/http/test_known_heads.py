@@ -64,7 +64,14 @@ class Reading:
     @staticmethod
     def said(exchange):
         pairs = [pair for pair in exchange.pairs if pair[0] != b"content-length"]  # the body's own counts
-        read = (exchange.method, exchange.path, exchange.query, pairs, exchange.body, exchange.keep_alive)
+        read = (
+            exchange.method,
+            exchange.path,
+            exchange.head.query,
+            pairs,
+            exchange.body,
+            exchange.keep_alive,
+        )
         return exchange.refusal, read, exchange.bearer
 
 
