@@ -1,10 +1,9 @@
 """What a server meets in a long life: memory that it never gives back, and a token that expires all the time.
 
 `leaks` has a server leak at each call, with `limits.memory`, for an hour's worth of calls. It is played so
-many times faster than it happens: more calls a second, and MCPX's looks at the memory, with what it waits for
-between calls, as much closer together, so that as much is leaked between two looks. `expiries` has a server
-over HTTP answer 401 to a token that is a few seconds old, before it does anything, and counts how often the
-command behind `${cmd:...}` was run. Calls come at a steady rate, from several callers.
+many times faster than it happens, with MCPX's own times. `expiries` has a server over HTTP answer 401 to a
+token that is a few seconds old, before it does anything, and counts how often the command behind `${cmd:...}`
+was run. Calls come at a steady rate, from several callers.
 
 Both hold what the callers were told against what the servers noted. Started by `scripts/faults --leaks` and
 `--expiries`; short forms are in `test_long_lives.py`.
@@ -17,8 +16,8 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -28,7 +27,6 @@ import anyio.to_thread
 import msgspec
 
 from mcpx.core.config import load
-from mcpx.core.servers import upkeep
 from mcpx.errors import CallError
 from mcpx.parts import open_hub
 from tests.faults import traces
@@ -41,7 +39,6 @@ CALLERS: Final = 8
 LEAK: Final = 10_000_000
 LIMIT: Final = 400_000_000
 STARTED_S: Final = 30.0
-_OF_TIME: Final = ("LOOK_S", "PATIENCE_S", "HOLD_S", "AGAIN_S")
 
 
 class LongLife(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,23 +127,10 @@ class _Callers:
 # --- leaks
 
 
-@contextmanager
-def _fast_forward(factor: float) -> Iterator[None]:
-    """Have upkeep wait for moments without calls, and its looks at idle servers, so many times shorter."""
-    before = {name: getattr(upkeep, name) for name in _OF_TIME}
-    for name, seconds in before.items():
-        setattr(upkeep, name, seconds / factor)
-    try:
-        yield
-    finally:
-        for name, seconds in before.items():
-            setattr(upkeep, name, seconds)
-
-
 async def leaks(calls: int = 36_000, *, factor: float = 10.0, limit: int = LIMIT) -> LongLife:
     """Have a server leak 10 MB at each of so many calls, ten a second, but `factor` times faster."""
     mark = uuid.uuid4().hex
-    with TemporaryDirectory(prefix="mcpx-leaks-") as name, _fast_forward(factor):
+    with TemporaryDirectory(prefix="mcpx-leaks-") as name:
         folder = Path(name)
         server = entry("good", folder / "s", mark, limits={"memory": limit})
         async with open_hub(await _config(folder, server), state=folder / "state") as hub:
