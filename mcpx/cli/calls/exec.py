@@ -206,6 +206,7 @@ def _bad(problem: str) -> click.BadParameter:
 @click.argument("tool", required=False, shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1, shell_complete=complete_argument)
 @click.option("--out", metavar="FILE", help="Write the result to FILE (or a folder, or -): images as images.")
+@click.option("--fresh", is_flag=True, help="Ask the server, even if a result is kept (cache).")
 @profile_option
 @with_config
 @json_option
@@ -215,6 +216,7 @@ def exec_tool(
     tool: str | None,
     arguments: tuple[str, ...],
     out: str | None,
+    fresh: bool,
     profile: str | None,
     config_path: str | None,
     as_json: bool,
@@ -233,9 +235,9 @@ def exec_tool(
         tool = None
     given = read_arguments(arguments)
     control_request: JSON = {"mcpx": "exec", "server": server, "tool": tool, "profile": profile}
-    control_request |= {"arguments": given.arguments, "pairs": given.pairs, "unshaped": out is not None}
+    control_request |= {"arguments": given.arguments, "pairs": given.pairs, "fresh": fresh}
     with progress_of(f"{server} {tool or ''}".rstrip()) as progress:
-        control_request["progress"] = progress is not None
+        control_request |= {"progress": progress is not None, "unshaped": out is not None}
         shaped = ask(config_path, control_request, None if progress is None else progress.show)["shaped"]
     if out is None or shaped["isError"]:
         show_result(shaped, as_json=as_json)

@@ -230,8 +230,9 @@ class ToolCalls:
         client: ClientId | None = None,
         origin: Origin | None = None,
         read_only: bool = False,
+        fresh: bool = False,
     ) -> ExecutionResult:
-        """Run a tool; with `read_only`, one that is read-only, and no other.
+        """Run a tool; with `read_only`, one that is read-only, and no other; with `fresh`, from no cache.
 
         A failure that the tool itself reports is a result, not an exception.
         """
@@ -243,9 +244,8 @@ class ToolCalls:
         with noting_refusals(self._records, "tool", server_name, tool_name, origin):
             server_name, tool_name = await self.resolve(server_name, tool_name)
             encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        context = RequestContext(
-            client=client, on_progress=progressed if on_progress else None, origin=origin
-        )
+        on_step = progressed if on_progress else None
+        context = RequestContext(client=client, on_progress=on_step, origin=origin, fresh=fresh)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
             raw, shaped = self._results.tool(result, server=server_name, whole=True)

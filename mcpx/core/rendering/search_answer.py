@@ -16,12 +16,16 @@ Tools that several servers have (`mcpx.core.catalog.alike`) are shown of the one
 others named. The best servers have lines of their own. Each gets its best entry whole, the first one its best
 two; the rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries
 whole. Where the score falls off the answer ends, with budget left: what fits badly leads a model astray.
+
+Nearly any task may need the time or a sum, and models do not search for them: of what they missed in the
+even half of LiveMCPBench (`mcpx.core.catalog.search`), a third. So an answer about all servers also names the
+tools for these, by ten tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from mcpx.core.catalog.alike import Alike, Same, grouped, same_tools
@@ -35,7 +39,7 @@ from mcpx.core.catalog.model import (
     present,
 )
 from mcpx.core.catalog.search import MAX_QUERY_LEN, Hit, ServerHits, search
-from mcpx.core.catalog.search_index import indexed
+from mcpx.core.catalog.search_index import indexed, read_index
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.words import words
 from mcpx.core.rendering.search_block import MAX_ENTRIES, MAX_SAME, Block, same_briefly
@@ -63,6 +67,11 @@ MAX_LIKELY: Final = 8  # tools that are named because they are likely
 _MAX_AWAY: Final = 3  # servers of which is said why they have nothing to show
 _AWAY_LEN: Final = 200
 _MIN_WORD_LEN: Final = 4  # of a question, to be looked for in names
+_EVERYDAY: Final = (
+    "get_current_time get_current_datetime get_current_date current_time get_datetime get_time",
+    "calculate calculator evaluate_expression calc",
+)
+"""Names of tools for what nobody searches for, by need, the likeliest first."""
 _TAIL_TOKENS: Final = 12  # of the line of other servers, without them
 
 _ORDER: Final = sorted(
@@ -86,8 +95,8 @@ def search_answer(
 
     `likely` names tools (server, tool) that are shown by name before others, whether or not they match.
 
-    The text takes at most `budget` tokens by `mcpx.core.rendering.tokens.estimate`. The JSON holds what the
-    text shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
+    The text takes at most `budget` tokens by `mcpx.core.rendering.tokens.estimate`. The JSON holds what it
+    shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
     templates?, prompts?, skills?, left_out?, same_tools?: [{server, state?, without?, besides?}]}],
     left_out?, unavailable?: [{server, state, cause?, ...}]}`. `left_out` is the number of tools of a server,
     and of servers, that are not shown. `same_tools` are servers that have the tools of this one.
@@ -102,6 +111,7 @@ def search_answer(
         text = "\n".join([_nothing(searched, query, only, budget), *notes])
         return text, {"query": query, "servers": [], **said}
     blocks = _blocks(found)
+    likely = [*likely, *([] if only else _everyday(searched))]
     first = [] if blocks[0].is_asked_for else _placed(blocks, searched, likely)
     _Filling(blocks, budget - _TAIL_TOKENS).fill(first)
     best = [block for block in blocks if block.lines]
@@ -196,6 +206,23 @@ def _placed(
         (said[server.name].place, said[server.name].number(tool)) for server, tool in found[:MAX_LIKELY]
     )
     return [(place, number) for place, number in numbered if number is not None]
+
+
+def _everyday(servers: Sequence[ServerInfo]) -> Iterator[tuple[str, str]]:
+    """The tools for everyday needs, one of each, on a server that is available."""
+    known = [(each.name, read_index(each)) for each in servers if each.available and each.tools]
+    for names in _everyday_names():
+        having = ((name, server, index) for name in names for server, index in known if name in index.names)
+        for name, server, index in having:
+            entry = index.entries[index.names[name][0]]
+            if isinstance(entry, ToolInfo):
+                yield server, entry.name
+                break
+
+
+@cache
+def _everyday_names() -> list[list[str]]:
+    return [[" ".join(words(name)) for name in names.split()] for names in _EVERYDAY]
 
 
 class _Said(NamedTuple):

@@ -81,6 +81,8 @@ COUNTED_KEY: Final = "mcpx/counted"
 it is false, the client has read what the shim remembers of an earlier daemon."""
 FRESH_KEY: Final = "mcpx/fresh"
 """Set in `_meta` of a call that no result may answer which was kept of an earlier one."""
+CACHED_KEY: Final = "mcpx/cached"
+"""The member of a result's `_meta` that says it was kept, and for how long: `{"age_s": 12}`."""
 PROBE_KEY: Final = "mcpx/probe"
 """In the `_meta` of `initialize`: MCPX itself asks, in a client's name, to see what that client would see.
 It is no client: nothing is counted for it, and nothing of it is remembered."""

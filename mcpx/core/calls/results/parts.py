@@ -20,20 +20,26 @@ from mcpx.core.rendering.projection import GENERAL_EXAMPLE, BadExpression, Proje
 from mcpx.core.rendering.result_members import is_given, text_block, texts_of
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.tokens import estimate_result
+from mcpx.core.system.endpoint import CACHED_KEY
 from mcpx.errors import CallError, Code, Outcome
 
 _DONE: Final = "The call was carried out: do not repeat it."
 
 
 class Selectable(msgspec.Struct, frozen=True):
-    """The texts whose JSON an expression is applied to, and those to keep where it gives nothing."""
+    """The texts whose JSON an expression is applied to, and those to keep where it gives nothing.
+
+    `meta` says in `_meta` that the result was kept, where it was.
+    """
 
     sources: tuple[str, ...]
     texts: tuple[str, ...]
+    meta: JSON | None
 
 
-class _Structured(msgspec.Struct, gc=False):
-    value: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
+class _Members(msgspec.Struct, gc=False):
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
+    meta: msgspec.Raw = msgspec.field(name="_meta", default=msgspec.Raw())
 
 
 def check_expression(expression: str, *, server: str, tool: str | None = None) -> None:
@@ -61,12 +67,14 @@ def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
     result = essentials(raw, server, dense=is_dense(raw))
     if result is None or result["isError"]:
         return None
-    structured = msgspec.json.decode(raw, type=_Structured).value
+    members = msgspec.json.decode(raw, type=_Members)
+    said = msgspec.json.decode(members.meta) if CACHED_KEY.encode() in bytes(members.meta) else None
+    meta = {CACHED_KEY: said[CACHED_KEY]} if isinstance(said, dict) and CACHED_KEY in said else None
     texts = tuple(texts_of(result["content"]))
-    if not is_given(structured):
-        return Selectable(texts, texts)
-    value = str(memoryview(structured), "utf-8")
-    return Selectable((value,), texts if any(map(may_be_json, texts)) else (*texts, value))
+    if not is_given(members.structured):
+        return Selectable(texts, texts, meta)
+    value = str(memoryview(members.structured), "utf-8")
+    return Selectable((value,), texts if any(map(may_be_json, texts)) else (*texts, value), meta)
 
 
 def may_be_json(text: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResult, KeptResults
 from mcpx.core.calls.results.large import LargeResults, NoTurn, Projector, patience_for
@@ -164,7 +165,7 @@ class ResultViews:
             kept = self._keep(found.texts, client, further)
             return nothing_selected(projected, kept, after_call=True)
         order = self._order(request, len(projected.value), structured_is_shown=structured_is_shown)
-        return self.shaper.part(projected.value, order, client)
+        return replace(self.shaper.part(projected.value, order, client), meta=found.meta)
 
     # --- kept results
 

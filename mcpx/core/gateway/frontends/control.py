@@ -9,7 +9,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "ui"}                                         {"url": the address that opens the page, once}
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect", "server"?, "tool"?, "query"?}      {"servers": [...]} without any of them
-    {"mcpx": "exec", "server", "tool", "arguments"?, "pairs"?, "progress"?, "unshaped"?}
+    {"mcpx": "exec", "server", "tool", "arguments"?, "pairs"?, "progress"?, "unshaped"?, "fresh"?}
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}, "templates": ...}
                                                            without a URI
     {"mcpx": "prompts", "server"?, "prompt"?, "pairs"?}    {"prompts": {server: [...]}} without a prompt

@@ -57,6 +57,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
     pairs: list[tuple[str, str]] | None = None
     progress: bool = False
     unshaped: bool = False
+    fresh: bool = False
     expose: Expose | None = None
     only: tuple[str, ...] | None = None
     profile: str | None = None
@@ -154,8 +155,8 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
         with noting_refusals(hub.records, "tool", *names, _origin(hub), rule_against=found):
             names = await hub.calls.resolve(*names)
             arguments = _typed(hub, names, request.pairs, arguments)
-    on_progress = progressed if request.progress else None
-    result = await hub.calls.exec(*names, arguments, on_progress, client=client, origin=_origin(hub))
+    on_progress, origin, fresh = progressed if request.progress else None, _origin(hub), request.fresh
+    result = await hub.calls.exec(*names, arguments, on_progress, client=client, origin=origin, fresh=fresh)
     return _shaped(result.as_it_came if request.unshaped else result.shaped)
 
 
@@ -270,5 +271,6 @@ def _shaped(shaped: ToolResult) -> JSON:
         "content": shaped.content,
         "structuredContent": shaped.structured_content,
         "isError": shaped.is_error,
+        **({} if shaped.meta is None else {"_meta": shaped.meta}),
     }
     return {"shaped": shown}

@@ -231,10 +231,10 @@ async def _native_tool(name: str, exposure: Exposure, own: Sequence[str], *, wit
     tool = exposure.shown.natively(with_apps=with_apps).get(name)
     meant = [tool] if tool is not None else exposure.app_tools(name) if with_apps else []
     if len(meant) > 1:
-        names = " or ".join(native_name(each.server_name, each.name) for each in meant)
-        raise MCPError(
-            INVALID_PARAMS, f"Several servers have {shown_name(cut(name, NAME_LEN))}: call {names}"
-        )
+        names = [native_name(each.server_name, each.name) for each in meant]
+        cure = "call" if {*names} <= exposure.shown.natively(with_apps=True).keys() else "show (expose)"
+        text = f"Several servers have {shown_name(cut(name, NAME_LEN))}: {cure} {' or '.join(names)}"
+        raise MCPError(INVALID_PARAMS, text)
     if not meant:
         raise MCPError(INVALID_PARAMS, _unknown(name, exposure.shown, own))
     return meant[0]

@@ -35,15 +35,13 @@ from mcpx.core.protocol.requests import CallTool, Passed, Request, RequestContex
 from mcpx.core.rendering.result_members import decode_members, is_given
 from mcpx.core.rendering.result_reading import read_tool_result
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.system.endpoint import FRESH_KEY
+from mcpx.core.system.endpoint import CACHED_KEY, FRESH_KEY
 from mcpx.errors import CallError
 
 if TYPE_CHECKING:
     from mcpx.core.servers.actor import Session
     from mcpx.core.servers.server import Server
 
-META_KEY: Final = "mcpx/cached"
-"""The member of a result's `_meta` that says it was kept, and for how long: `{"age_s": 12}`."""
 MAX_GIVEN_BYTES: Final = 16 << 10  # of arguments and `_meta`: larger ones are hardly given twice
 LARGEST_SHARE: Final = 4  # of the limit: a result that is larger would drive out too many
 _OVERHEAD_BYTES: Final = 600  # of an entry beside its bytes
@@ -286,7 +284,7 @@ def _parts(raw: msgspec.Raw) -> tuple[bytes, bytes] | None:
     except (CallError, *_UNREADABLE):
         return None
     failed = bytes(members.get("isError", b"false")) not in {b"false", b"null"}
-    if failed or META_KEY in inside or not bytes(members.get("content", b"")).startswith(b"["):
+    if failed or CACHED_KEY in inside or not bytes(members.get("content", b"")).startswith(b"["):
         return None
     encoded = msgspec.json.encode(inside)[1:-1] if inside else b""
     return msgspec.json.encode(members)[1:-1], encoded + b"," if encoded else b""

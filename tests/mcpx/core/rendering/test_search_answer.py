@@ -234,3 +234,13 @@ def test_the_recorded_searches_show_the_tools_that_were_needed_in_400_tokens_eac
     assert sum(every) / len(every) >= 0.76
     assert sum(map(all, labels)) / len(labels) >= 0.60
     assert max(tokens.count(answers)["o200k_base"]) <= 400
+
+
+def test_what_nobody_searches_for_is_named_beside_what_was_found():
+    clock, sums = tool("GetCurrentTime", "The time"), tool("calculate", "Sums")
+    desk = [FILES, GIT, server("pages", resource("calc://a", "calculate")), server("sums", sums)]
+    ask = [*desk, server("away", clock, state=State.PARKED), server("time", clock), server("other", clock)]
+    text, _ = search_answer(ask, "commit logs")
+    assert text.splitlines()[-1] == "Other servers: time: GetCurrentTime; sums: calculate; 4 more"
+    assert "calculate" not in search_answer(ask, "git_log")[0]
+    assert "calculate" not in search_answer(ask, "commit logs", only="git")[0]

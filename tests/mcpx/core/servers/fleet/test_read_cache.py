@@ -9,10 +9,14 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import anyio
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from mcpx.core.calls.results.parts import selectable
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends.operations import ControlRequest, perform
 from mcpx.core.servers.fleet import read_cache
 from mcpx.core.system.endpoint import Endpoint
 from tests.mcpx.core.gateway.native.test_tools import client_of
@@ -282,6 +286,23 @@ async def test_the_transparent_endpoint_is_never_answered_and_what_it_writes_cou
         assert (await line.run("get_a"))[1] == 0
         assert await passed("put") == 1
         assert (await line.run("get_a"))[1] == 1
+
+
+def test_a_part_of_a_kept_result_says_that_it_was_kept():
+    said = b'{"_meta":{"own":1,%b"big":2},"content":[{"type":"text","text":"{}"}]}'
+    metas = [
+        selectable(msgspec.Raw(said % mark), server="s").meta for mark in (b"", b'"mcpx/cached":{"age_s":3},')
+    ]
+    assert metas == [None, {"mcpx/cached": {"age_s": 3}}]
+
+
+async def test_the_command_line_is_answered_too_and_can_ask_for_a_fresh_result(desk):
+    async with open_watched(desk.config()) as watch:
+        request = ControlRequest("exec", server="s", tool="get_a")
+        asked = [False, False, True, False]
+        shown = [(await perform(watch.hub, replace(request, fresh=fresh)))["shaped"] for fresh in asked]
+        assert [age_of(each) is not None for each in shown] == [False, True, False, True]
+        assert desk.calls() == 2
 
 
 @pytest.mark.parametrize("way", [("fast", "handshake"), ("slow", "modern"), ("http", "modern")])
