@@ -18,7 +18,8 @@ Ranking, tuned on the even half of LiveMCPBench's recorded searches, reported on
 
 Tried on the even half and on questions for other tools, and no better: WordNet's synonyms and hypernyms, less
 weight for words that many questions have (platform, service, information), other weights of fields, more or
-less of the best part, and names in the order of their scores and lengths in the answer.
+less of the best part, names in the order of their scores and lengths in the answer, and the nearest words of
+the tools by GloVe's vectors, beside the synonyms or in their place, however near and whatever they count.
 
 What was found of a word is kept for the next question, as long as the same catalogues are searched; a bounded
 number of scores.

@@ -40,6 +40,10 @@ MAX_DEPTH: Final = 24
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
 _AT_TOP: Final = (*_MERGED, "not", "if", "then", "else", "enum", "const", "dependentSchemas", "dependencies")
 _IN_STRICT: Final = frozenset({"type", "properties", "required", "items", "enum", "anyOf", "description"})
+_ONLY_OF: Final = {"items": "array", "enum": "string"} | dict.fromkeys(
+    ("properties", "required", "additionalProperties"), "object"
+)
+"""Keywords that Gemini refuses with any other type."""
 _JSON_OBJECT: Final = "an object, written as JSON"
 _JSON_ANY: Final = "any value, written as JSON"
 
@@ -92,12 +96,11 @@ class _Mending:
         made = {key: self._member(key, value, within) for key, value in schema.items()}
         if "refs" in self._mends:
             made = {key: each for key, each in made.items() if key not in {"$defs", "definitions"}}
-        if "choices" in self._mends:
-            made = _with_plain_choices(made)
-        if "items" in self._mends and _is_of(made, "array") and not isinstance(made.get("items"), dict):
-            made = _with_items(made)
         if "formats" in self._mends and made.get("format", "date-time") != "date-time":
             made = _described(made, f"format: {made['format']}", without="format")
+        for step in ("items", "choices", "items"):  # of a list of types, and of what allOf becomes
+            if step in self._mends:
+                made = _with_items(made) if step == "items" else _with_plain_choices(made)
         return made
 
     def _member(self, key: str, value: Any, within: tuple[Any, ...]) -> Any:
@@ -142,8 +145,10 @@ def _described(schema: JSON, words: str, *, without: str = "") -> JSON:
 
 
 def _with_items(schema: JSON) -> JSON:
-    """An array of which is said what is in it: one of what a tuple holds, or anything."""
+    """An array with what is in it: one of what a tuple holds, or anything; any other schema as it is."""
     given = schema.get("items")
+    if not _is_of(schema, "array") or isinstance(given, dict):
+        return schema
     listed = given if isinstance(given, list) else schema.get("prefixItems")
     kinds = [each for each in listed or () if isinstance(each, dict)]
     items = {} if not kinds else kinds[0] if all(each == kinds[0] for each in kinds) else {"anyOf": kinds}
@@ -182,7 +187,11 @@ def _with_single_types(schema: JSON, named: list[Any]) -> JSON:
         return schema | {"type": named[0]}
     outside = {"description", "title", "default"}
     inside = {key: each for key, each in schema.items() if key not in {*outside, "type", "anyOf"}}
-    kinds = [{"type": each} if each == "null" else inside | {"type": each} for each in named]
+    kinds = [
+        {"type": each}
+        | {key: said for key, said in inside.items() if _ONLY_OF.get(key, each) == each != "null"}
+        for each in named
+    ]
     return {key: each for key, each in schema.items() if key in outside} | {"anyOf": kinds}
 
 

@@ -17,9 +17,8 @@ others named. The best servers have lines of their own. Each gets its best entry
 two; the rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries
 whole. Where the score falls off the answer ends, with budget left: what fits badly leads a model astray.
 
-Nearly any task may need the time or a sum, and models do not search for them: of what they missed in the
-even half of LiveMCPBench (`mcpx.core.catalog.search`), a third. So an answer about all servers also names the
-tools for these, by ten tokens.
+Nearly any task may need the time or a sum, and models do not search for them: a third of what they missed in
+the even half of LiveMCPBench. So an answer about all servers also names the tools for these, by ten tokens.
 """
 
 from __future__ import annotations

@@ -48,6 +48,24 @@ def test_what_a_host_refuses_is_said_in_another_way(mend, given, made):
     assert mended(schema, [mend]) == {"type": "object", "properties": {"x": made}}
 
 
+def test_each_of_several_types_has_what_is_said_of_it_alone():
+    given = {
+        "type": ["array", "string", "null"],
+        "format": "uri",
+        "enum": ["a"],
+        "minItems": 1,
+        "required": [],
+    }
+    schema = {"type": "object", "properties": {"x": given}}
+    branches = [
+        {"type": "array", "minItems": 1, "items": {}},
+        {"type": "string", "enum": ["a"], "minItems": 1},
+        {"type": "null"},
+    ]
+    made = {"anyOf": branches, "description": "format: uri"}
+    assert mended(schema, OF_HOSTS) == {"type": "object", "properties": {"x": made}}
+
+
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
 def test_alternatives_at_the_top_become_what_one_of_them_has(keyword):
     branches = [{"required": ["paths"]}, {"properties": {"all": {"type": "boolean"}}, "required": ["all"]}]
