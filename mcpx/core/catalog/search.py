@@ -20,9 +20,6 @@ Tried on the even half and on questions for other tools, and no better: WordNet'
 weight for words that many questions have (platform, service, information), other weights of fields, more or
 less of the best part, names in the order of their scores and lengths in the answer, and the nearest words of
 the tools by GloVe's vectors, beside the synonyms or in their place, however near and whatever they count.
-
-What was found of a word is kept for the next question, as long as the same catalogues are searched; a bounded
-number of scores.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ from mcpx.core.catalog.words import groups_of, words
 Scores = dict[int, float]
 """By number of the entry, or of the server."""
 
-MAX_KEPT: Final = 100_000  # scores of words, at 100 bytes
+MAX_KEPT: Final = 100_000  # scores of words, at 100 bytes, kept while the same catalogues are searched
 _SYNONYM: Final = 0.7  # what another word for the same thing counts in an entry
 _TOPIC_SYNONYM: Final = 0.5
 _TOPIC_K1, _TOPIC_B = 3.0, 0.3  # of servers: twenty tools about news say more than two

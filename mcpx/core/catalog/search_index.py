@@ -59,6 +59,11 @@ class ServerIndex:
         self.whole = False
         """Whether all entries have been read."""
 
+    def tool_named(self, name: str) -> str | None:
+        """The first tool of that name, as the words of the name."""
+        entries = (self.entries[number] for number in self.names.get(name, ()))
+        return next((entry.name for entry in entries if isinstance(entry, ToolInfo)), None)
+
     def read(self, chars: int | None = None) -> int:
         """Read on, all or until `chars` characters were read. Returns how many were."""
         done = 0
@@ -153,8 +158,5 @@ def fields_of(entry: Entry) -> Iterator[Field]:
         case _:
             arguments = islice(entry.arguments or (), MAX_PARAMETERS)
             names = (each.get("name") for each in arguments if isinstance(each, dict))
-            yield Field(
-                "parameters",
-                _PARAMETER,
-                " ".join(name for name in names if isinstance(name, str))[:MAX_TEXT_LEN],
-            )
+            named = " ".join(name for name in names if isinstance(name, str))
+            yield Field("parameters", _PARAMETER, named[:MAX_TEXT_LEN])

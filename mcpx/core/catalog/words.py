@@ -72,11 +72,8 @@ def _stem(word: str) -> str:
 
 def _folded(word: str) -> str:
     """A word beyond ASCII without case and accents; stemmed where ASCII is left of it."""
-    plain = "".join(
-        letter
-        for letter in unicodedata.normalize("NFKD", word.casefold())
-        if not unicodedata.combining(letter)
-    )
+    letters = unicodedata.normalize("NFKD", word.casefold())
+    plain = "".join(each for each in letters if not unicodedata.combining(each))
     return _stem(plain) if plain.isascii() else plain
 
 

@@ -40,9 +40,7 @@ MAX_DEPTH: Final = 24
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
 _AT_TOP: Final = (*_MERGED, "not", "if", "then", "else", "enum", "const", "dependentSchemas", "dependencies")
 _IN_STRICT: Final = frozenset({"type", "properties", "required", "items", "enum", "anyOf", "description"})
-_ONLY_OF: Final = {"items": "array", "enum": "string"} | dict.fromkeys(
-    ("properties", "required", "additionalProperties"), "object"
-)
+_ONLY_OF: Final = {"items": "array", "enum": "string", "properties": "object", "required": "object"}
 """Keywords that Gemini refuses with any other type."""
 _JSON_OBJECT: Final = "an object, written as JSON"
 _JSON_ANY: Final = "any value, written as JSON"

@@ -24,21 +24,14 @@ the even half of LiveMCPBench. So an answer about all servers also names the too
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from mcpx.core.catalog.alike import Alike, Same, grouped, same_tools
-from mcpx.core.catalog.model import (
-    JSON,
-    PromptInfo,
-    ResourceInfo,
-    SkillInfo,
-    TemplateInfo,
-    ToolInfo,
-    present,
-)
+from mcpx.core.catalog.model import JSON, TemplateInfo, ToolInfo, present
 from mcpx.core.catalog.search import MAX_QUERY_LEN, Hit, ServerHits, search
-from mcpx.core.catalog.search_index import indexed, read_index
+from mcpx.core.catalog.search_index import Entry, indexed, read_index
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.words import words
 from mcpx.core.rendering.search_block import MAX_ENTRIES, MAX_SAME, Block, same_briefly
@@ -201,27 +194,17 @@ def _placed(
     for name, tools in beside.items():
         said[name] = Block(known[name], [], len(blocks), likely=tools)
         blocks.append(said[name])
-    numbered = (
-        (said[server.name].place, said[server.name].number(tool)) for server, tool in found[:MAX_LIKELY]
-    )
-    return [(place, number) for place, number in numbered if number is not None]
+    likeliest = [(said[server.name], tool) for server, tool in found[:MAX_LIKELY]]
+    return [(block.place, number) for block, tool in likeliest if (number := block.number(tool)) is not None]
 
 
 def _everyday(servers: Sequence[ServerInfo]) -> Iterator[tuple[str, str]]:
     """The tools for everyday needs, one of each, on a server that is available."""
     known = [(each.name, read_index(each)) for each in servers if each.available and each.tools]
-    for names in _everyday_names():
-        having = ((name, server, index) for name in names for server, index in known if name in index.names)
-        for name, server, index in having:
-            entry = index.entries[index.names[name][0]]
-            if isinstance(entry, ToolInfo):
-                yield server, entry.name
-                break
-
-
-@cache
-def _everyday_names() -> list[list[str]]:
-    return [[" ".join(words(name)) for name in names.split()] for names in _EVERYDAY]
+    for needed in _EVERYDAY:
+        names = [" ".join(words(name)) for name in needed.split()]
+        having = ((server, index.tool_named(name)) for name in names for server, index in known)
+        yield from islice(((server, tool) for server, tool in having if tool is not None), 1)
 
 
 class _Said(NamedTuple):
@@ -241,18 +224,15 @@ class _Said(NamedTuple):
         """Return True if it has that entry, and the leader none of that name."""
         if self.alike is None or self.leader is None:
             return True
-        known = self.leader.catalogue
-        match hit.entry:
-            case ToolInfo(name=name):
-                return name in self.alike.own
-            case ResourceInfo(uri=uri):
-                return uri not in self.leader.resources
-            case TemplateInfo(uri_template=template):
-                return known is None or all(each.uri_template != template for each in known.templates)
-            case PromptInfo(name=name):
-                return known is None or all(each.name != name for each in known.prompts)
-            case SkillInfo(uri=uri):
-                return known is None or all(each.uri != uri for each in known.skills)
+        if isinstance(hit.entry, ToolInfo):
+            return hit.entry.name in self.alike.own
+        return _key(hit.entry) not in map(_key, read_index(self.leader).entries)
+
+
+def _key(entry: Entry) -> tuple[type[Entry], str]:
+    """The kind of an entry, and the name or URI that it is told apart by."""
+    own = entry.uri_template if isinstance(entry, TemplateInfo) else getattr(entry, "uri", entry.name)
+    return type(entry), own
 
 
 def _said_once(found: Sequence[ServerHits]) -> list[_Said]:

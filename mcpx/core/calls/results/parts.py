@@ -27,10 +27,7 @@ _DONE: Final = "The call was carried out: do not repeat it."
 
 
 class Selectable(msgspec.Struct, frozen=True):
-    """The texts whose JSON an expression is applied to, and those to keep where it gives nothing.
-
-    `meta` says in `_meta` that the result was kept, where it was.
-    """
+    """The texts whose JSON an expression is applied to, those to keep where it gives nothing, and `_meta`."""
 
     sources: tuple[str, ...]
     texts: tuple[str, ...]
