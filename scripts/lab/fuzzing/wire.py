@@ -172,7 +172,7 @@ def _requests(fed: list[bytes]) -> tuple[list[Any], bool, str | None]:
             break
         reader.feed(piece)
         found += [
-            (each.refusal, each.method, each.path, each.query, list(each.pairs), bytes(each.body))
+            (each.refusal, each.method, each.path, each.head.query, list(each.pairs), bytes(each.body))
             for each in reader.waiting
         ]
         reader.waiting.clear()

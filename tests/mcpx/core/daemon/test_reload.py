@@ -44,8 +44,8 @@ async def calling(watch, ears, *, server="s"):
         tasks.cancel_scope.cancel()
 
 
-async def test_of_servers_that_come_and_go_no_pins_stay_in_memory_and_all_in_files():
-    async with open_watched(config_of({"same": entry()})) as watch:
+async def test_of_servers_that_come_and_go_no_pins_stay_in_memory_and_all_in_files(tmp_path):
+    async with open_watched(config_of({"same": entry()}), state=tmp_path / "state") as watch:
         pins = watch.hub.fleet.pins
         for number in range(3):
             await watch.hub.reload(config_of({"same": entry(), f"s{number}": entry()}))

@@ -26,6 +26,9 @@ async def test_nothing_is_left_of_servers_or_a_daemon_that_are_killed(monkeypatc
     assert (len(found.servers), len(found.restarts), len(found.daemons)) == (3, 1, 1)
 
 
+@pytest.mark.linux(
+    "with Linux's forms hidden from its daemon alone, what sweeps takes its file for that of another boot"
+)
 async def test_nothing_is_left_of_a_daemon_that_is_killed_where_no_client_starts_the_next(house, ears):
     house.write({"browser": entry(grandchild="session", ears=str(ears.path))})
     assert house.run("daemon", "start").returncode == 0

@@ -178,7 +178,10 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
 
 
 def test_servers_are_those_of_the_moment():
-    everything = {name: SimpleNamespace(name=name, policy=None, config=None) for name in SERVERS}
+    everything = {
+        name: SimpleNamespace(name=name, policy=SimpleNamespace(refused=set()), config=None)
+        for name in SERVERS
+    }
     configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
     upstreams = ShownServers(everything, lambda: select(Endpoint(profile="work"), configs[0]))
     assert list(upstreams) == ["git", "linear"]
@@ -187,7 +190,7 @@ def test_servers_are_those_of_the_moment():
     assert "db-one" not in upstreams
     assert upstreams.get("db-one") is None
     before = upstreams["git"]
-    everything["git"] = SimpleNamespace(name="git", policy=None, config=None)
+    everything["git"] = SimpleNamespace(name="git", policy=SimpleNamespace(refused=set()), config=None)
     assert upstreams["git"] is not before
     del everything["linear"]
     assert list(upstreams) == ["git"]
