@@ -23,6 +23,7 @@ MAY_GROW_MB = 8.0  # over a whole run: the allocator's moods; a leak of a kiloby
 MAY_ADD_S = 0.15  # to the child's own start, from its death until it is ready again
 MAY_TELL_S = 0.1  # from the death until the caller knows
 MEGABYTE = 1 << 20
+REST_S = 5.0  # for what has just been started again to close what that takes
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -126,8 +127,11 @@ class Gauge:
         self._samples.append((time.monotonic() - self._begun, self._read()[0]))
 
     def growth(self, *, per: float) -> Growth:
-        """At rest again; the slope is for `per` samples."""
-        after = self._read()
+        """At rest again, or soon; the slope is for `per` samples."""
+        after, deadline = self._read(), time.monotonic() + REST_S
+        while after[1] > self.before[1] and time.monotonic() < deadline:
+            time.sleep(0.05)  # the kernel tells nobody that a file was closed
+            after = self._read()
         late = [memory for _, memory in self._samples[int(WARM_UP * len(self._samples)) :]]
         return Growth(
             memory_mb=(self.before[0], after[0]),

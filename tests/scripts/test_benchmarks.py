@@ -32,7 +32,7 @@ def bench(*options: str) -> subprocess.CompletedProcess[str]:
 
 def test_measures_small_calls_of_every_target_and_names_those_that_are_not_installed() -> None:
     done = bench("--only", "calls", "--json")
-    assert done.returncode == bool(MISSING), done.stderr
+    assert (done.returncode, bool(done.stdout)) == (bool(MISSING), True), done.stderr
     figures = json.loads(done.stdout)
     assert set(figures["calls"]) == {*NAMES} - MISSING
     for name in MISSING:

@@ -93,8 +93,8 @@ async def test_a_view_that_was_opened_by_key_is_marked_at_its_title_and_one_by_p
     await page.keyboard.press("Enter")
     await expect(title).to_have_text("Calls")
     await expect(page.get_by_role("main")).to_be_focused()
-    assert await page.get_by_role("main").evaluate(outline) == "none"
-    assert await title.evaluate(outline) == "solid"
+    await expect(page.get_by_role("main")).to_have_css("outline-style", "none")
+    await expect(title).to_have_css("outline-style", "solid")
 
 
 async def test_a_tool_is_tried_with_keys_alone(visit: Visit) -> None:
