@@ -296,7 +296,10 @@ def _size(node: Any, known: dict[int, int]) -> int:
 def _scan(text: str) -> Place | None:
     """Return the outermost value of a text, with the places of all inside it."""
     node = _compose(text)
-    return None if node is None else _place(text, node, node.start_mark.index, None, node.start_mark.index)
+    try:
+        return None if node is None else _place(text, node, first := node.start_mark.index, None, first)
+    except RecursionError:  # it takes more of the stack than reading does
+        raise DocumentError("this YAML is nested too deeply") from None
 
 
 def _place(text: str, node: Any, start: int, key: str | None, key_start: int) -> Place:

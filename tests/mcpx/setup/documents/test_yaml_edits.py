@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from mcpx.setup.documents import DocumentError
 from mcpx.setup.documents.editing import read
+from mcpx.setup.documents.yaml_edits import set_value
 from tests.mcpx.setup.documents.edits import append_item, remove_member, set_member
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 99) | st.text(max_size=4)
@@ -233,6 +235,13 @@ def test_a_removal_leaves_what_its_place_asks(before: str, path: Any, after: str
 def test_what_is_not_understood_is_refused(text: str, problem: str) -> None:
     with pytest.raises(DocumentError, match=problem):
         read(text.encode(), "yaml")
+
+
+def test_however_deep_it_is_nested_it_is_edited_or_refused() -> None:
+    for depth in range(160, 400, 8):
+        text = "".join(f"{' ' * column}a:\n" for column in range(depth)) + " " * depth + "b: 1\n"
+        with suppress(DocumentError):
+            assert set_value(text, ["z"], 1) == f"{text}z: 1\n"
 
 
 def test_what_an_alias_stands_for_is_not_changed_by_the_way() -> None:
