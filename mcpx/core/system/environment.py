@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 CHILD_MARK: Final = "MCPX_CHILD"
@@ -25,6 +26,7 @@ CHILD_MARK: Final = "MCPX_CHILD"
 COMMAND: Final = "MCPX_COMMAND"
 """Holds the absolute path of the `mcpx` that was typed, or that a client has started."""
 _ASIDE: Final = "MCPX_ASIDE_"
+_HOME: Final = str(Path(__file__).parents[3])
 _LOADER_PREFIXES: Final = ("LD_", "DYLD_", "PYTHON")  # ld.so(8), dyld(1), python(1)
 _LOADER_NAMES: Final = frozenset(
     {
@@ -176,6 +178,15 @@ def environment_of_client(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a client tells the daemon: of `UNASKED`, what is set, text, and not too long."""
     said = given_unasked(environ)
     return {name: value for name, value in said.items() if len(value) <= MAX_SAID_CHARS and is_text(value)}
+
+
+def python_running(code: str, *arguments: str) -> list[str]:
+    """The command of a Python that runs code of MCPX; its `sys.argv[2:]` are the arguments.
+
+    Not `-m`, to find this very package wherever it is; not multiprocessing, which runs the main module.
+    """
+    code = f"import sys; sys.path.append(sys.argv[1]); {code}"
+    return [sys.executable, "-P", "-c", code, _HOME, *arguments]
 
 
 def is_text(value: str) -> bool:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -39,7 +38,7 @@ import structlog
 from mcpx.core.servers.transport.containers import Container, stop_all
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import open_own_file, replace_file
-from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.environment import CHILD_MARK, python_running
 from mcpx.core.system.linux import has_proc
 from mcpx.core.system.marked import POLL_S, Family, look
 from mcpx.core.system.processes import boot_id, group_of, pid_namespace, processes, start_time
@@ -56,10 +55,9 @@ _NUMBERS: Final = count(1)  # of the files of this process
 _GUARD: Final = """exec 3<&0
 (read -r _ <&3; for file in "$0"-*.json; do [ -e "$file" ] && exec "$@"; done) </dev/null >/dev/null 2>&1 &"""
 _SWEEP: Final = (
-    "import sys; sys.path.append(sys.argv[1]); from pathlib import Path;"
-    " from mcpx.core.servers.transport.ledger import Ledger; Ledger(Path(sys.argv[2])).sweep()"
+    "from pathlib import Path; from mcpx.core.servers.transport.ledger import Ledger;"
+    " Ledger(Path(sys.argv[2])).sweep()"
 )
-_HOME: Final = str(Path(__file__).parents[4])
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -195,10 +193,8 @@ class Ledger:
         """Leave a shell that waits for the end of this process, and ends what is left of its children."""
         theirs, self._guard = os.pipe()
         files = str(self._folder / str(self._file.owner.pid))
-        sweeping = [sys.executable, "-P", "-c", _SWEEP, _HOME, str(self._folder.parent)]
-        threading.Thread(
-            target=_start_guard, args=(theirs, [files, *sweeping])
-        ).start()  # nobody waits for it
+        arguments = [files, *python_running(_SWEEP, str(self._folder.parent))]
+        threading.Thread(target=_start_guard, args=(theirs, arguments)).start()  # nobody waits for it
 
     def _dismiss_guard(self) -> None:
         if self._guard is not None:

@@ -16,14 +16,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import subprocess
-import sys
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from mcpx.core.system.environment import python_running
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.workers.worker import START_TIMEOUT_S, Worker
@@ -38,11 +37,7 @@ MAX_WAITING_BYTES: Final = 16 << 20  # of the jobs of a client that wait; the on
 RETRY_DELAY_S: Final = 10.0  # after a process could not be started
 REAP_POLL_S: Final = 0.01  # a killed process is gone within a turn or two
 REAP_TIMEOUT_S: Final = 2.0  # at the end; only an unkillable process outlasts it
-_HOME: Final = str(Path(__file__).parents[2])
-_MAIN: Final = (
-    "import sys; sys.path.append(sys.argv[1]); from mcpx.core.wire.workers.process import main; main()"
-)
-"""Not `-m`, to find this very package wherever it is; not multiprocessing, which runs the main module."""
+_MAIN: Final = "from mcpx.core.wire.workers.process import main; main()"
 
 
 class Job(msgspec.Struct, frozen=True, eq=False):
@@ -237,7 +232,7 @@ class WorkerPool:
             return
         try:
             popen = subprocess.Popen(
-                [sys.executable, "-P", "-c", _MAIN, _HOME, task],
+                python_running(_MAIN, task),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
