@@ -129,9 +129,8 @@ def _stop_all(*, as_json: bool) -> None:
         click.echo("no daemon runs")
     for each in () if as_json else ended:
         error, file = each.get("error"), each["config"]
-        echo(
-            f"{file}: {error}" if error else f"stopped pid {each['stopped']}, serving {file}", err=bool(error)
-        )
+        line = f"{file}: {error}" if error else f"stopped pid {each['stopped']}, serving {file}"
+        echo(line, err=bool(error))
     clean_up()
     if any("error" in each for each in ended):
         sys.exit(1)

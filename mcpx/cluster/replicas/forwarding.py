@@ -160,9 +160,8 @@ class Passing:
             while not exchange.is_over and self._lost is None:
                 await self._changed.wait()
                 self._changed = anyio.Event()
-                await (
-                    exchange.carrier.wait_taken()
-                )  # else the holder would not see that the client does not read
+                # else the holder would not see that the client does not read
+                await exchange.carrier.wait_taken()
                 connection.release()
         finally:
             connection.close()

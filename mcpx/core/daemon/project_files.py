@@ -316,9 +316,8 @@ def _read(project: str, claude: ClaudeProjects) -> _Known:
         return _Known(seen, read_project(project, claude))
     except _BAD_WORDS as error:  # the boundary: a stranger's files cost their project, not MCPX
         contain(error, "project files", project=project)
-        return _Known(
-            seen, ProjectServers(project, {}, (f"its files cannot be read ({type(error).__name__})",))
-        )
+        problem = f"its files cannot be read ({type(error).__name__})"
+        return _Known(seen, ProjectServers(project, {}, (problem,)))
 
 
 def _is_small(seen: Seen) -> bool:

@@ -276,9 +276,12 @@ class Session(Supervised):
             handshake = Handshake(self._eras())
         changes = self._changes = Signal()
         calls = Calls(config, server.counters, self.queue, incarnation.proven)
-        given = self.name, calls, self._host.clients, self._suspended, server.server_log
         relay = SessionRelay(
-            *given,
+            self.name,
+            calls,
+            self._host.clients,
+            self._suspended,
+            server.server_log,
             client=self.client,
             from_mcpx=self.config.is_remote_mcpx,
             on_question=self._on_question,

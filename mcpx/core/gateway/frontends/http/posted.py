@@ -14,7 +14,7 @@ takes `notifications/cancelled`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
@@ -67,6 +67,14 @@ class Common:
             self.tasks.start_soon(contained, function, *arguments)
 
 
+class Slow(Protocol):
+    """Serves requests that the fast path gives back."""
+
+    def take_slowly(self, posted: Posted, request_id: RequestId, method: str, raw: msgspec.Raw, /) -> None:
+        """Serve one."""
+        ...
+
+
 class Posted:
     """A request that was posted. `fast_cancels` is as of a `WireDispatcher`, of this request alone."""
 
@@ -80,7 +88,7 @@ class Posted:
         self.exchange = exchange
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         self.is_over = False
-        self.client: Any = None
+        self.client: Slow | None = None
         """Serves it, where the fast path gives it back."""
         self._common = common
         self._ticks = 0
