@@ -60,13 +60,13 @@ class Places:
     """The values of `Host` and `Origin` that are let in; one that ends with `:*` stands for every port."""
 
     def __init__(self, hosts: Collection[str], origins: Collection[str]) -> None:
-        self._hosts = frozenset(each.encode() for each in hosts)
+        self._hosts = frozenset(each.lower().encode() for each in hosts)
         self._origins = frozenset(each.encode() for each in origins)
         self._throttle = Throttle()
 
     def refusal(self, exchange: HttpExchange) -> Refusal | None:
         """Return the refusal of a request that names another host, or comes from another page."""
-        host, origin = exchange.headers.get(b"host"), exchange.headers.get(b"origin")
+        host, origin = exchange.headers.get(b"host", b"").lower(), exchange.headers.get(b"origin")
         if not _is_among(host, self._hosts):
             return self._refused(_HOST, host)
         if origin and not _is_among(origin, self._origins):

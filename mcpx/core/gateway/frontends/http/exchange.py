@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from sys import intern
@@ -24,6 +25,7 @@ EVENTS: Final[HeaderPairs] = (
 PEERS: Final = "/mcp/peers/"
 """What the endpoints of other MCPX begin with."""
 COMMENT: Final = b": ping\r\n\r\n"
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 
 
 class Refusal(NamedTuple):
@@ -95,6 +97,9 @@ class RequestHead:
         self, method: str, target: bytes, pairs: Pairs, *, is_http_1_0: bool, keep_alive: bool
     ) -> None:
         self.method = intern(method)
+        if (absolute := _ABSOLUTE.match(target)) is not None:  # its host counts (RFC 9112, 3.2.2)
+            target = target[absolute.end() :]
+            pairs = [(name, absolute[1] if name == b"host" else value) for name, value in pairs]
         path, _, self.query = target.partition(b"?")
         self.target = path
         """The path as it came."""

@@ -148,7 +148,7 @@ class Asked:
         self.common = common
         self.headers = headers
         self.open: dict[RequestId, InSession] = {}
-        """The requests that are not answered, by their ids; of two with one id, the later."""
+        """The requests that are not answered, by their ids."""
         self.is_primed = False
         self._events: SessionEvents | None = None
         self._outgoing: Outgoing | None = None

@@ -29,7 +29,9 @@ MAX_HEAD_BYTES: Final = 65536  # a browser brings the cookies of every program o
 MAX_HEADERS: Final = 128  # of a request, and behind its body; a browser has twenty
 MAX_WAITING: Final = 16  # requests of one connection, which no client of MCP sends without waiting
 MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
-_ONCE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"transfer-encoding"})
+_ONCE: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"content-type", b"transfer-encoding", b"mcp-session-id"}
+)
 _LENGTH: Final = b"content-length"
 _ENCODING: Final = b"transfer-encoding"
 _LENGTH_LINE: Final = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
@@ -335,6 +337,9 @@ def _misread(head: RequestHead, version: str) -> Refusal | None:
         names = [name for name, _ in head.pairs if name in _ONCE]
         if len(names) != len(set(names)):
             return _TWICE
+    lines = sum(len(name) + len(value) for name, value in head.pairs)
+    if len(head.target) + len(head.query) + lines > MAX_HEAD_BYTES:
+        return _HEAD_TOO_LARGE
     if b"host" not in headers and version == "1.1":
         return _NO_HOST
     if _ENCODING in headers and (version != "1.1" or headers[_ENCODING].lower() != b"chunked"):

@@ -32,7 +32,7 @@ from mcpx.core.text.json_work import takes_long, work_of
 from mcpx.core.wire import batch, envelope, malformed
 from mcpx.core.wire.batch import Batch
 from mcpx.core.wire.envelope import INTERNAL_ERROR, RPCMessage
-from mcpx.core.wire.incoming import FAILED, spellings
+from mcpx.core.wire.incoming import FAILED, IN_USE, spellings
 from mcpx.core.wire.intake import LARGE_BYTES
 
 log = structlog.get_logger()
@@ -224,8 +224,7 @@ class Sessions:
                 exchange.respond(202, JSON + session.headers)
                 self._notice(exchange, session, message)
         elif session is not None or (session := self._opened(exchange, message)) is not None:
-            session.open[message.id] = posted = InSession(session, exchange, message.id)
-            _take(session.client, posted, message)
+            _take_in(session, InSession(session, exchange, message.id), message)
 
     def _opened(self, exchange: HttpExchange, message: RPCMessage) -> Session | None:
         """Open a session for `initialize`; None if there can be none."""
@@ -289,8 +288,7 @@ class Sessions:
         elif message.id is None:
             self._notice(carrier.exchange, session, message)
         else:
-            session.open[message.id] = member = BatchMember(session, carrier, whole, message.id)
-            _take(session.client, member, message)
+            _take_in(session, BatchMember(session, carrier, whole, message.id), message)
 
     # --- requests without a session
 
@@ -312,6 +310,14 @@ class Sessions:
             exchange.respond(406)
         else:
             _take(self.service.sessionless, Sessionless(self.common, exchange, message.id), message)
+
+
+def _take_in(session: Session, posted: InSession, message: RPCMessage) -> None:
+    """Have a request of a session served, unless its id is in use."""
+    if session.open.setdefault(posted.id, posted) is posted:
+        _take(session.client, posted, message)
+    else:
+        posted.write(*envelope.failure(posted.id, IN_USE))
 
 
 def _take(client: Client, posted: Posted, message: RPCMessage) -> None:

@@ -170,6 +170,22 @@ async def test_a_large_batch_is_answered_whole_and_an_id_that_is_used_twice_is_r
         assert [each["error"]["code"] for each in answers if "error" in each] == [-32600] * 2
 
 
+async def test_an_id_that_is_in_use_is_refused_in_a_batch_too(tmp_path, config, ears):
+    async with opened(tmp_path, config, count=2) as (session, other):
+        first = []
+
+        async def ask() -> None:
+            first.extend((await post(session, call(1, "hang"))).json())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await ears.hear("call", tool="hang")
+            answers = {each["id"]: each for each in (await post(session, ping(1), ping(2))).json()}
+            assert (answers[1]["error"]["code"], answers[2]["result"]) == (-32600, {})
+            await other.client.post(other.url, json=call(1, "release"), headers=other.headers)
+        assert [text(each) for each in first] == ["released"]
+
+
 async def test_a_session_that_ends_in_the_middle_of_a_batch_answers_its_requests(tmp_path, config, ears):
     async with opened(tmp_path, config) as (session,):
         got = []
@@ -198,6 +214,6 @@ async def test_a_batch_that_takes_long_is_a_stream_that_is_kept_alive(ears, monk
                 async for line in response.aiter_lines():
                     lines.append(line)
                     if lines.count(": ping") == 3 and line:
-                        await post(session, call(1, "release"))
+                        await post(session, call(3, "release"))
     (data,) = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
     assert {each["id"] for each in json.loads(data)} == {1, 2}

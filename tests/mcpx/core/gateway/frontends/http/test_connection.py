@@ -207,10 +207,15 @@ async def test_a_request_to_change_the_protocol_is_served_as_any_other(body):
         assert (await served.answers(closing)).endswith(b"/u ")
 
 
-async def test_a_target_that_names_a_host_is_no_path_of_ours():
+@pytest.mark.parametrize("scheme", ["http", "HTTPS"])
+async def test_the_host_of_a_target_that_names_one_counts_and_not_the_header(scheme):
     async with serving() as served:
-        await served.answers(request("http://evil.example/closed", CLOSE))
-        assert served.site.seen[0].path == "http://evil.example/closed"
+        target = f"{scheme}://other.example:80/p?q=1"
+        assert (await served.answers(request(target), request("/closed", CLOSE))).count(b" 200 ") == 1
+        (seen,) = served.site.seen
+        assert (seen.path, seen.head.query, seen.headers[b"host"]) == ("/p", b"q=1", b"other.example:80")
+        refused = request(f"{scheme}://other.example/closed", CLOSE)
+        assert b" 401 " in await served.answers(refused)
 
 
 async def test_a_refusal_does_not_wait_for_a_large_body_and_the_client_can_read_it():
@@ -289,6 +294,9 @@ async def test_a_head_has_a_limit():
     async with serving() as served:
         many = [b"X: " + b"y" * 1000] * 200
         assert b" 431 " in await served.answers(request("/", *many))
+        for filled in (request("/", b"X: " + b"y" * 70_000), request("/" + "y" * 70_000)):
+            cut = len(filled) // 2
+            assert b" 431 " in await served.answers(filled[:cut], filled[cut:])
         trailers = b"".join(b"X: y\r\n" for _ in range(200))
         raw = request("/", CHUNKED) + b"0\r\n" + trailers
         assert b" 431 " in await served.answers(raw)

@@ -84,6 +84,7 @@ async def test_a_foreign_host_or_origin_is_refused_even_with_the_token(tmp_path,
         assert (await post(url, **key, Origin="null")).status_code == 403
         assert (await post(url, **key, Origin=f"http://localhost:{port}")).status_code == 200
         assert (await post(url, **key, Host=f"localhost:{port}")).status_code == 200
+        assert (await post(url, **key, Host=f"LocalHost:{port}")).status_code == 200
 
 
 async def test_a_foreign_host_is_refused_without_auth_too(tmp_path, config):

@@ -144,8 +144,32 @@ async def test_a_call_that_is_cancelled_ends_and_its_session_goes_on(tmp_path):
             assert (await client.post(url, json=LIST, headers=talk._headers)).status_code == 200
 
 
-async def test_two_requests_with_one_id_are_both_answered():
-    async with served(config_of({"s": entry()})) as (_, client, url), at(client, url, modern=False) as talk:
+async def test_an_id_that_is_in_use_is_refused_and_its_first_request_goes_on(tmp_path):
+    with Ears(tmp_path / "ears") as ears:
+        async with (
+            served(config_of({"s": entry(ears)})) as (_, client, url),
+            at(client, url, modern=False) as talk,
+            anyio.create_task_group() as tasks,
+        ):
+            first = []
+
+            async def post() -> None:
+                first.append(one_message(await client.post(url, **call(talk, "hang"))))
+
+            tasks.start_soon(post)
+            await ears.hear("call", tool="hang")
+            refused = one_message(await client.post(url, **call(talk, "echo", text="again")))
+            assert (refused["id"], refused["error"]["code"]) == (7, -32600)
+            assert "in use" in refused["error"]["message"]
+            await client.post(url, **call(talk, "release", 8))
+            await soon(lambda: first)
+            assert "released" in str(first[0]["result"])
+            again = one_message(await client.post(url, **call(talk, "echo", text="again")))
+            assert again["result"]["content"][0]["text"] == "again"
+
+
+async def test_in_2026_07_28_requests_with_one_id_have_nothing_to_do_with_each_other():
+    async with served(config_of({"s": entry()})) as (_, client, url), at(client, url, modern=True) as talk:
         answers = []
 
         async def post(text: str) -> None:
@@ -156,6 +180,7 @@ async def test_two_requests_with_one_id_are_both_answered():
             async with anyio.create_task_group() as tasks:
                 for number in range(20):
                     tasks.start_soon(post, str(number))
+        assert len(answers) == 20
         assert all(text == said for text, said in answers)
 
 
