@@ -191,12 +191,12 @@ class PassingSession:
         return read_discover(await self._discover(version, timeout_s))
 
     async def discover(self) -> None:
-        """Ask a server of 2026-07-28 for a sign of life.
+        """Ask a server of 2026-07-28 for a sign of life, for as long as the caller waits.
 
         Raises:
-            MCPError: The server refused it, did not answer in time, or the connection ended.
+            MCPError: The server refused it, or the connection ended.
         """
-        await self._discover(LATEST_MODERN_VERSION, DISCOVER_TIMEOUT_S)
+        await self._discover(LATEST_MODERN_VERSION, None)
 
     async def _discover(self, version: str, timeout_s: float | None) -> JSON:
         method = "server/discover"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,6 +44,10 @@ class Answer(msgspec.Struct, frozen=True):
     id: RequestId | None
     result: msgspec.Raw | None = None
     error: MCPError | None = None
+
+    def is_to(self, request_id: RequestId) -> bool:
+        """Return True if it responds to that request, or is an error of none."""
+        return str(self.id) == str(request_id) if self.id is not None else self.error is not None
 
 
 def read_answer(data: bytes | LargeMessage, *, raw: bool) -> Answer | None:
@@ -114,10 +119,8 @@ def answer_to(request_id: RequestId, data: bytes | LargeMessage, *, raw: bool) -
     answer = read_answer(data, raw=raw)
     if answer is None:
         raise MalformedMessage("the answer is a message of another kind")
-    if answer.id is None and answer.error is None:
-        raise MalformedMessage("the answer has no id")
-    if answer.id is not None and str(answer.id) != str(request_id):
-        raise MalformedMessage("the answer is to another request")
+    if not answer.is_to(request_id):
+        raise MalformedMessage("the answer is to another request, or to none")
     return answer
 
 
@@ -244,6 +247,7 @@ class EventParser:
         self._fields: dict[bytes, bytes] = {}
         self._held_bytes = 0
         self._after_cr = False
+        self._mark = codecs.BOM_UTF8  # which may stand before the first line
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield each event that this chunk completes.
@@ -314,8 +318,9 @@ class EventParser:
             self._whole, self._large = self._large, None
             self._whole.end()
             return None
-        line = bytes(self._line)
+        line = bytes(self._line).removeprefix(self._mark)
         self._line.clear()
+        self._mark = b""
         if not line:
             return self._end_event()
         field, _, value = line.partition(b":")
@@ -329,7 +334,7 @@ class EventParser:
             self._data += value + b"\n"
             return None
         self._held_bytes -= len(line)
-        if field in _KEPT_FIELDS:
+        if field in _KEPT_FIELDS and (field != b"id" or b"\0" not in value):
             self._held_bytes += len(value) - len(self._fields.get(field, b""))
             self._fields[field] = value
         return None

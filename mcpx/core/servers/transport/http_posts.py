@@ -239,7 +239,7 @@ class Post(Exchange):
             return
         if answer is None:
             self._session.take(data, self._about)
-        else:
+        elif answer.is_to(self.id):  # what answers another request is for nobody
             self._settle(answer.result, answer.error)
             self._read_rest()
 

@@ -63,7 +63,7 @@ def test_an_error_may_be_without_an_id(raw):
         (b'{"id":3,"result":{"x":"\xff"}}', "not a JSON-RPC message"),
         (b'{"id":3,"result":' + b"[" * 5000, "nested too deeply"),
         (b'{"id":1.5,"result":{}}', "not a JSON-RPC message"),
-        (b'{"id":null,"result":{}}', "no id"),
+        (b'{"id":null,"result":{}}', "to another request, or to none"),
         (b'{"id":3}', "neither a request nor an answer"),
     ],
 )

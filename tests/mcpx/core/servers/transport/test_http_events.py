@@ -23,9 +23,15 @@ def messages_of(parser, chunk):
     return [event.data for event in parser.feed(chunk) if event.is_message]
 
 
-@given(cuts=st.lists(st.integers(1, 40), min_size=1), line_break=st.sampled_from(["\n", "\r\n", "\r"]))
-def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break):
-    lines = [": hello", ""]
+@given(
+    cuts=st.lists(st.integers(1, 40), min_size=1),
+    line_break=st.sampled_from(["\n", "\r\n", "\r"]),
+    begin=st.sampled_from(
+        [[": hello", ""], ["\ufeff: hello", ""], ["\ufeffevent: other", "data: no", ""], []]
+    ),
+)
+def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break, begin):
+    lines = list(begin)
     for message in MESSAGES:
         lines += ["event: message", f"data: {message.decode()}", ""]
     lines += ["event: other", "data: not for us", "", "data: two", "data:lines", "", "data: incomplete"]
@@ -67,6 +73,17 @@ def test_one_event_in_the_usual_spelling_is_read_as_the_parser_reads_it(chunk):
         same.fields.get(b"id"),
         same.is_message,
     )
+
+
+def test_a_mark_of_the_byte_order_may_stand_at_the_beginning_and_nowhere_else():
+    parser = parser_of(100)
+    assert messages_of(parser, b"\xef\xbb") == []
+    assert messages_of(parser, b"\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\ndata: z\n\n") == [b"x", b"z"]
+
+
+def test_an_id_with_nul_is_none():
+    (event,) = parser_of(100).feed(b"id: a\0b\ndata: x\n\n")
+    assert event == Event({}, b"x")
 
 
 def test_the_usual_spellings_of_one_event_are_known():

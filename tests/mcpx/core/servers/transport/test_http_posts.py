@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
@@ -12,6 +13,8 @@ import msgspec
 import pytest
 
 from mcpx.core.config import Http, Sse
+from mcpx.core.servers.session import client_session
+from mcpx.core.servers.session.client_session import PassingSession
 from mcpx.core.servers.transport import http_dispatcher, http_pool, http_posts
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.exchange import (
@@ -163,6 +166,22 @@ async def test_messages_on_the_stream_of_a_request_are_about_it_and_in_order():
         assert on.server.connections == 1
 
 
+async def test_the_answer_to_another_request_is_none_to_this_one():
+    def answer(asked):
+        own = json.loads(asked.body)["id"]
+        others = (
+            {"jsonrpc": "2.0", "id": each, "result": {"of": each}} for each in (own + 100, "x", None, own)
+        )
+        begin_events(asked, *others)
+        return END
+
+    async with opened(answer) as on:
+        request_id, over = on.send()
+        with anyio.fail_after(50):
+            result, error = await over
+        assert (msgspec.json.decode(result), error) == ({"of": request_id}, None)
+
+
 async def test_an_answer_is_taken_before_its_stream_ends():
     async def answer(asked):
         begin_events(asked, {"jsonrpc": "2.0", "id": json.loads(asked.body)["id"], "result": {}})
@@ -305,6 +324,19 @@ async def test_what_is_no_call_ends_by_itself(monkeypatch):
     async with opened(lambda _asked: anyio.sleep_forever()) as on:
         with pytest.raises(MCPError, match="did not begin in time"):
             await on.wire.send_raw_request("tools/list", None)
+        for each in on.server.asked:
+            each.writer.transport.abort()
+
+
+async def test_a_sign_of_life_is_waited_for_as_long_as_its_caller_does(monkeypatch):
+    """A time-out of its own would be an error of the protocol, and any answer counts (`servers.health`)."""
+    monkeypatch.setattr(client_session, "DISCOVER_TIMEOUT_S", 0.01)
+    async with opened(lambda _asked: anyio.sleep_forever()) as on:
+        nobody = SimpleNamespace(requests=SimpleNamespace(watch=id))
+        session = PassingSession(on.wire, client_info={}, relay=nobody, on_change=id, on_updated=id)
+        with anyio.move_on_after(0.2) as waited:
+            await session.discover()
+        assert waited.cancelled_caught
         for each in on.server.asked:
             each.writer.transport.abort()
 
