@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
+from msgspec.structs import asdict
 
 from mcpx.core.catalog.snapshot import State, iso_seconds
 from mcpx.core.config import redactor_of
@@ -166,13 +167,7 @@ def server_status(
         prompts=len(known.prompts) if known else 0,
         in_flight=counters.in_flight,
         queued=upstream.queued,
-        calls=count.calls,
-        running=count.running,
-        ok=count.ok,
-        failed=count.failed,
-        refused=count.refused,
-        cancelled=count.cancelled,
-        cached=count.cached,
+        **asdict(call_counts(count)),
         errors=count.failed + count.refused,
         latency_ms=_latency(counters),
         silent_s=_silent(counters.silent_since),

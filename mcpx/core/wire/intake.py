@@ -112,12 +112,19 @@ class LargeMessage(bytearray):
 class Reader:
     """A reader of a peer, which can stop for a while."""
 
+    _waits = False  # for its turn to go on with a large message
+
     def hold(self) -> None:
-        """Read no further."""
-        raise NotImplementedError
+        """Read no further, until it is this peer's turn."""
+        self._waits = True
+        self._hold_if_needed()
 
     def release(self) -> None:
         """Read on."""
+        self._waits = False
+        self._hold_if_needed()
+
+    def _hold_if_needed(self) -> None:
         raise NotImplementedError
 
 

@@ -153,7 +153,6 @@ class Turns(Reader):
         self._channel = channel
         self._splitter = LineSplitter(limit, self, mender)
         self._take = take
-        self._waits = False  # for its turn to go on with a large message
         self._backlog: deque[Line] = deque()
 
     @property
@@ -179,16 +178,6 @@ class Turns(Reader):
         self._splitter.drop()
 
     # --- for large messages
-
-    def hold(self) -> None:
-        """Read no further, until it is this peer's turn."""
-        self._waits = True
-        self._hold_if_needed()
-
-    def release(self) -> None:
-        """Read on."""
-        self._waits = False
-        self._hold_if_needed()
 
     def _hold_if_needed(self) -> None:
         if self._waits or self._backlog:

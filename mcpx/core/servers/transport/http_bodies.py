@@ -45,7 +45,6 @@ class Body(Reader):
         self._pieces: deque[bytes] = deque()
         self._steps: Iterator[None] | None = None
         self._end: Exception | bool = False  # True, or why there will be no end
-        self._waits = False  # for its turn to grow
         self._unpack: Callable[[bytes], Iterator[bytes]] = _identity
         self._packed: _Inflated | None = None
         packing = head.headers.get("content-encoding", "").strip().lower()
@@ -143,16 +142,6 @@ class Body(Reader):
         raise NotImplementedError
 
     # --- for large messages
-
-    def hold(self) -> None:
-        """Read no further, until it is its turn."""
-        self._waits = True
-        self._hold_if_needed()
-
-    def release(self) -> None:
-        """Read on."""
-        self._waits = False
-        self._hold_if_needed()
 
     def _hold_if_needed(self) -> None:
         if self._connection is None:

@@ -39,6 +39,7 @@ from mcpx.core.wire.channel import DIRTY, TURN, Channel, flush_all
 from mcpx.core.wire.dispatcher import NO_HEADERS, WireDispatcher
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import MCP_PROTOCOL_VERSION_HEADER, Bytes, RequestId, coerce_request_id
+from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.lines import Line
 from mcpx.core.wire.outgoing import (
     ConnectionEnded,
@@ -83,7 +84,7 @@ class HttpDispatcher(WireDispatcher):
         """Called when the server has the end of the handshake."""
         self.standing: set[Leaving] = set()
         """Streams that are open for as long as the session, and are left when connections are made anew."""
-        self.leftovers = http_posts.leftovers()
+        self.leftovers = Expiry(http_posts.ABANDONED_TIMEOUT_S, Post.stop)
         """Requests of which the rest is read, while nobody waits for it."""
         self._common: tuple[str | None, str | None, Headers] | None = None  # by session and version
         self._notes: set[Note] = set()

@@ -136,13 +136,10 @@ class Exchange:
             data = self.request.encode(through=connection.through)
         except Unreachable as error:
             connection.close()
-            self.unreachable(error)
+            self.give_up(error)
             return
         self._connection, self.started = connection, True
         connection.send(data, self)
-
-    def unreachable(self, error: Unreachable) -> None:
-        self.give_up(error)
 
     def give_up(self, error: HttpFailure) -> None:
         """There will be no response."""

@@ -178,7 +178,7 @@ class Waiting(Reply, Protocol):
     def go(self, connection: HttpConnection) -> None:
         """There is a connection: send it."""
 
-    def unreachable(self, error: Unreachable) -> None:
+    def give_up(self, error: Unreachable) -> None:
         """There is none, and nothing was sent."""
 
 
@@ -255,7 +255,7 @@ class Pool:
             self._all.add(connection)
             self._free(connection)
         elif self._waiting:
-            self._waiting.popleft().unreachable(failure)
+            self._waiting.popleft().give_up(failure)
             self._make_some()
 
     def _free(self, connection: HttpConnection) -> None:

@@ -33,7 +33,6 @@ from mcpx.core.servers.transport.http_pool import HttpRequest
 from mcpx.core.servers.transport.http_streams import Note, Session, Stream, refusal, why_over
 from mcpx.core.wire.channel import TURN, flush_all
 from mcpx.core.wire.envelope import RequestId
-from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.intake import LargeMessage
 from mcpx.core.wire.lines import TooLong
 from mcpx.core.wire.outgoing import MalformedMessage, OnAnswer, OnProgress, ResponseTooLarge
@@ -52,11 +51,6 @@ _REDIRECTS: Final = range(300, 400)
 
 
 NOWHERE: Final = HttpRequest("POST", None, Headers())  # type: ignore[arg-type]  # until it is known
-
-
-def leftovers() -> Expiry[Post]:
-    """Make what ends requests of which the rest is read, while nobody waits for it."""
-    return Expiry(ABANDONED_TIMEOUT_S, Post.stop)
 
 
 class Post(Exchange):
