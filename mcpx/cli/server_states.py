@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +15,9 @@ import msgspec
 
 from mcpx.cli.asking import ask
 from mcpx.cli.printing import NO_WRAP, Columns, console, echo, print_table, print_texts
-from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.config import read_config
+from mcpx.core.config import Config, ServerConfig, read_config
 from mcpx.core.config.diagnosis import diagnose
 from mcpx.core.config.strings import URL_KEYS
 from mcpx.core.daemon.control_client import request
@@ -30,13 +31,9 @@ from mcpx.setup.documents.configuration import entry_at, places_of
 from mcpx.setup.documents.editing import read
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.status import Status
     from rich.text import Text
 
-    from mcpx.core.catalog.model import JSON
-    from mcpx.core.config import Config, ServerConfig
 
 NOT_RUNNING: Final = "not running"
 ADD: Final = "mcpx add{} NAME -- COMMAND"

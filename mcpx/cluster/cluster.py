@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -35,15 +35,13 @@ from mcpx.cluster.ray_process.protocol import NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
+from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.fleet.supervision import try_again
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Incarnation
-
-if TYPE_CHECKING:
-    from mcpx.core.servers.fleet.fleet import Fleet
 
 log = structlog.get_logger()
 SAVE_INTERVAL_S: Final = 60.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -22,13 +22,11 @@ from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Session, candidates, misfit, moves
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.core.servers import actor
+from mcpx.core.servers.fleet.fleet import Fleet
+from mcpx.core.servers.ports import Supervised
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import one_line
 from supervisors import Phase
-
-if TYPE_CHECKING:
-    from mcpx.core.servers.fleet.fleet import Fleet
-    from mcpx.core.servers.ports import Supervised
 
 log = structlog.get_logger()
 LOOK_INTERVAL_S: Final = 0.2

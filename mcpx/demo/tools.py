@@ -14,19 +14,16 @@ import struct
 import wave
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import AudioContent, ImageContent, TextContent, ToolAnnotations
 from pydantic import Field
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # --- a bar chart as PNG and a tone as WAV: the same numbers give the same bytes
 

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -20,12 +20,10 @@ import structlog
 
 from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.telemetry.contained import contain
+from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Record, Tokens
-
-if TYPE_CHECKING:
-    from mcpx.oauth.challenge import Challenge
 
 log = structlog.get_logger()
 MAX_AHEAD_S: Final = 300.0  # before the expiry, ...

@@ -9,13 +9,14 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import structlog
 from msgspec.structs import replace
 
 from mcpx.core.config import ServerConfig
+from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Identity, Record, Tokens
@@ -23,9 +24,6 @@ from mcpx.oauth.renewal import Background, Renewal, good_until
 from mcpx.oauth.token_store import TokenStore
 from mcpx.paths import config_hint
 from supervisors import Signal
-
-if TYPE_CHECKING:
-    from mcpx.oauth.challenge import Challenge
 
 EXPIRED: Final = "its token has expired, and there is none to renew it with"
 

@@ -16,10 +16,10 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -32,12 +32,6 @@ from mcpx.core.system.environment import for_daemon
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 from mcpx.setup.clients import CLIENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from mcpx.core.daemon.hub import Hub
-
 
 TIMEOUT_S: Final = 180.0  # a reload may wait for servers that leave, and a check for one that starts
 MAX_OUTPUT_BYTES: Final = 4 << 20

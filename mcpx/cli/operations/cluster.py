@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -18,15 +18,11 @@ from mcpx.core.config import load
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import REQUEST_TIMEOUT_S, request
 from mcpx.core.store.cluster_file import remove_cluster_file, write_cluster_file
-from mcpx.core.store.paths import daemon_paths
+from mcpx.core.store.paths import DaemonPaths, daemon_paths
 from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
-
-if TYPE_CHECKING:
-    from mcpx.core.store.paths import DaemonPaths
-
 
 # --- the table of nodes
 

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,13 +20,10 @@ from mcpx.core.daemon import lifecycle, service
 from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import located, running_daemons, waiting_upgrade
 from mcpx.core.daemon.lifecycle import report as running_report
-from mcpx.core.store.paths import daemon_paths, lock_owner_pid
+from mcpx.core.daemon.service import Report
+from mcpx.core.store.paths import DaemonPaths, daemon_paths, lock_owner_pid
 from mcpx.core.store.stale import clean_up
 from mcpx.errors import MCPXError
-
-if TYPE_CHECKING:
-    from mcpx.core.daemon.service import Report
-    from mcpx.core.store.paths import DaemonPaths
 
 
 def show_daemons(rows: list[dict[str, Any]]) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -24,9 +25,6 @@ from mcpx.core.text import cut, one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import short
 from mcpx.version import __version__
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(short_help="The servers, a row each.")

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import click
@@ -26,7 +26,8 @@ from mcpx.cli.group import with_cure
 from mcpx.cli.operations.foreground import started_here
 from mcpx.cli.options import config_of, with_config
 from mcpx.cli.printing import echo
-from mcpx.core.config import read_config
+from mcpx.core.config import Config, read_config
+from mcpx.core.config.load import ConfigText
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemError, StartFailedError
 from mcpx.core.daemon.startup_report import STARTED, StartupReport, has_starter, report
@@ -37,11 +38,6 @@ from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, EXPOSURES, Endpoint, Exp
 from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import ConfigError, DaemonError, MCPXError
-
-if TYPE_CHECKING:
-    from mcpx.core.config import Config
-    from mcpx.core.config.load import ConfigText
-
 
 # --- a client of a `mcpx serve` that cannot start
 

@@ -8,7 +8,6 @@ import sys
 import webbrowser
 from collections.abc import Mapping
 from socket import gethostname
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -18,14 +17,10 @@ from mcpx.cli.printing import echo
 from mcpx.core.config import load
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import request, request_or_fail
-from mcpx.core.store.paths import daemon_paths
+from mcpx.core.store.paths import DaemonPaths, daemon_paths
 from mcpx.core.system.linux import PLATFORM
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
-
-if TYPE_CHECKING:
-    from mcpx.core.store.paths import DaemonPaths
-
 
 # --- the person's browser
 

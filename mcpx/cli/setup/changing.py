@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -28,7 +28,9 @@ from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_file, config_hint, short
 from mcpx.setup.changes import (
+    Change,
     Edit,
+    Undo,
     carry_out,
     history,
     plan_undo,
@@ -42,9 +44,6 @@ from mcpx.setup.clients.masking import commands_shown, masked_diff
 from mcpx.setup.documents import DocumentError
 from mcpx.setup.documents.configuration import entry_at, places_of
 from mcpx.setup.documents.editing import read
-
-if TYPE_CHECKING:
-    from mcpx.setup.changes import Change, Undo
 
 
 def take_back_interrupted(manner: Manner) -> tuple[str, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import partial
 from os.path import exists
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -13,9 +14,10 @@ from msgspec.structs import replace
 
 from mcpx.cli.options import config_of, with_config
 from mcpx.cli.printing import echo, print_json
-from mcpx.core.config import json_schema
-from mcpx.core.config.diagnosis import INVALID, NEEDS_SETUP, diagnose
-from mcpx.core.config.findings import Finding, examine
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.config import Config, ServerConfig, json_schema
+from mcpx.core.config.diagnosis import INVALID, NEEDS_SETUP, Diagnosis, diagnose
+from mcpx.core.config.findings import Examination, Finding, examine
 from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
 from mcpx.core.policy.overrides import not_applied
 from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
@@ -23,14 +25,6 @@ from mcpx.core.policy.profiles import select
 from mcpx.core.rendering.mending import ALL_MENDS, mends_in
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.paths import config_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mcpx.core.catalog.model import Catalogue
-    from mcpx.core.config import Config, ServerConfig
-    from mcpx.core.config.diagnosis import Diagnosis
-    from mcpx.core.config.findings import Examination
 
 MAX_MENDED: Final = 20  # tools of one server that are named
 _EXIT_WRONG: Final = 2

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -20,10 +20,11 @@ from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_opt
 from mcpx.cli.printing import Line, counted, echo, echo_plan, width
 from mcpx.cli.setup.changing import by_sentence, reload_daemon, take_back_interrupted
 from mcpx.cli.trust.approve import lines_of, offer, waiting_in
+from mcpx.core.config.project_entries import ProjectServers
 from mcpx.core.policy.agreements import shown
 from mcpx.core.text import cut
 from mcpx.paths import config_file, config_hint, short
-from mcpx.setup.changes import Edit, carry_out
+from mcpx.setup.changes import Change, Edit, carry_out
 from mcpx.setup.clients import (
     ClientServers,
     ImportPlan,
@@ -37,11 +38,6 @@ from mcpx.setup.clients import (
     this_system,
 )
 from mcpx.setup.clients.install_plan import plan_import_into
-
-if TYPE_CHECKING:
-    from mcpx.core.config.project_entries import ProjectServers
-    from mcpx.setup.changes import Change
-
 
 DOWNLOADS: Final = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "pipx", "deno", "docker", "podman"})
 """Commands that fetch a server at its first start."""

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -20,23 +20,24 @@ from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_opt
 from mcpx.cli.printing import Line, echo, echo_plan
 from mcpx.cli.setup.changing import by_sentence, reload_daemon, take_back_interrupted
 from mcpx.cli.trust.approve import lines_of, offer, waiting_in
+from mcpx.core.config.project_entries import ProjectServers
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint, short
-from mcpx.setup.changes import Edit, carry_out, history, real_path
-from mcpx.setup.clients import CLIENTS, clients_named, find, find_all, read_client_file, windows_clients
+from mcpx.setup.changes import Change, Edit, carry_out, history, real_path
+from mcpx.setup.clients import (
+    CLIENTS,
+    ClientFile,
+    clients_named,
+    find,
+    find_all,
+    read_client_file,
+    windows_clients,
+)
 from mcpx.setup.clients.approvals import TOOLS
-from mcpx.setup.clients.install_plan import plan_installs
-from mcpx.setup.clients.installing import plan_uninstall, plan_withdrawal
+from mcpx.setup.clients.install_plan import InstallPlan, plan_installs
+from mcpx.setup.clients.installing import Installation, Removal, plan_uninstall, plan_withdrawal
 from mcpx.setup.clients.launching import NAME
 from mcpx.setup.clients.masking import command_line, commands_shown
-
-if TYPE_CHECKING:
-    from mcpx.core.config.project_entries import ProjectServers
-    from mcpx.setup.changes import Change
-    from mcpx.setup.clients import ClientFile
-    from mcpx.setup.clients.install_plan import InstallPlan
-    from mcpx.setup.clients.installing import Installation, Removal
-
 
 UNASKED: Final = f"{', '.join(TOOLS[:-1])} and {TOOLS[-1]} run without asking"
 _ALLOW: Final = "Write these rules too, so that what only reads runs without asking?"

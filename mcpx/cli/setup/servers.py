@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mcpx.cli.setup.changing import ConfigurationEdit
 
 _scope = click.option("--scope", "-s", type=click.Choice(SCOPES), hidden=True)  # of claude mcp; no effect

@@ -24,13 +24,12 @@ from mcpx.cli.setup.install import UNASKED, Installing, installed, titles, whole
 from mcpx.cli.trust.approve import lines_of, waiting_in
 from mcpx.core.text import cut
 from mcpx.paths import config_hint, short
+from mcpx.setup.changes import Change
 from mcpx.setup.clients import read_client_file
-from mcpx.setup.clients.install_plan import plan_installs
+from mcpx.setup.clients.install_plan import InstallPlan, plan_installs
 from mcpx.setup.clients.masking import command_line, commands_shown
 
 if TYPE_CHECKING:
-    from mcpx.setup.changes import Change
-    from mcpx.setup.clients.install_plan import InstallPlan
     from mcpx.setup.doctor.examination import Section
     from mcpx.setup.doctor.installation import Finding
 

@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -21,18 +20,15 @@ from mcpx.cli.asking import Control
 from mcpx.cli.known_names import complete_server, complete_tool
 from mcpx.cli.options import asked, json_option, typed_with, with_config
 from mcpx.cli.printing import Line, counted, echo, print_json
+from mcpx.core.catalog.model import JSON
 from mcpx.core.config.load import commands_of_servers, read_config
+from mcpx.core.config.project_entries import ProjectServers
 from mcpx.core.policy.agreements import STORE, Agreements, server_lines, shown
 from mcpx.core.text import one_line, shown_name, shown_server
 from mcpx.errors import MCPXError
 from mcpx.paths import short, state_folder
 from mcpx.setup.changes import Edit, carry_out, read_file
-from mcpx.setup.clients import in_folders
-
-if TYPE_CHECKING:
-    from mcpx.core.catalog.model import JSON
-    from mcpx.core.config.project_entries import ProjectServers
-    from mcpx.setup.clients import ClientServers
+from mcpx.setup.clients import ClientServers, in_folders
 
 SAYS = {
     "changed": "has changed",

@@ -9,9 +9,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 import msgspec
@@ -23,24 +24,20 @@ from mcpx.core.daemon.lifecycle import located
 from mcpx.core.events.audit.chain_files import known_chains
 from mcpx.core.events.audit.merging import (
     FollowerOfAll,
+    GatewayVerified,
+    Log,
     NoSuchLogError,
     clocks_ahead,
     last_of_all,
     logs_of,
     verify_all,
 )
-from mcpx.core.events.audit.reading import Follower, Selection, last_lines
+from mcpx.core.events.audit.reading import Follower, Line, Selection, last_lines
+from mcpx.core.events.audit.verifying import Verified
 from mcpx.core.events.audit.verifying import verify as look
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.text import cut, one_line
 from mcpx.paths import AUDIT_FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mcpx.core.events.audit.merging import GatewayVerified, Log
-    from mcpx.core.events.audit.reading import Line
-    from mcpx.core.events.audit.verifying import Verified
 
 LINES: Final = 50  # shown by default
 MAX_PROBLEMS: Final = 20  # that are printed, and remarks

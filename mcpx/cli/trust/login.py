@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import click
 
@@ -25,16 +25,13 @@ from mcpx.cli.known_names import complete_server
 from mcpx.cli.operations.ui import has_browser, open_browser
 from mcpx.cli.options import ARGUMENTS, json_option, with_config
 from mcpx.cli.printing import echo
+from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config.server_config import SCOPE
 from mcpx.core.daemon.control_client import RefusedError
 from mcpx.core.system.input import Mode, mode_of, read_unedited, readable, set_mode
 from mcpx.core.text import one_line, shown_server
 from mcpx.errors import ConfigError, MCPXError
-
-if TYPE_CHECKING:
-    from mcpx.core.catalog.model import JSON
-
 
 # Lines from standard input, taken while the command waits for something else.
 #

@@ -10,7 +10,7 @@ import json
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,17 +23,13 @@ from mcpx.core.config.document import as_text
 from mcpx.core.config.reading import fetched_values
 from mcpx.core.daemon.control_client import request
 from mcpx.core.policy.profiles import check_endpoint
-from mcpx.core.policy.tokens import issue, load_named
+from mcpx.core.policy.tokens import NamedToken, issue, load_named
 from mcpx.core.policy.tokens import revoke as revoke_token
 from mcpx.core.running import keychain
 from mcpx.core.store.paths import daemon_paths
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint
-
-if TYPE_CHECKING:
-    from mcpx.core.policy.tokens import NamedToken
-
 
 # --- tokens for HTTP clients
 

@@ -28,11 +28,14 @@ from msgspec.structs import replace
 from mcpx.cluster.federation import directory as say
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import JSON, present
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.ports import Shown
 from mcpx.core.daemon.status_snapshot import server_status
 from mcpx.core.events.stats import Count
 from mcpx.core.gateway.peer.results import as_peer_error
 from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.servers.server import Server
+from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.private_files import read_own_file, replace_file
 from mcpx.core.system.locks import locked
@@ -45,10 +48,6 @@ from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
-
-    from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.server import Server
-    from mcpx.core.servers.visible_server import VisibleServer
 
     Context = ServerRequestContext[Any, Any]
 

@@ -14,8 +14,9 @@ Whoever may speak to the GCS can read it.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import ray
@@ -32,9 +33,6 @@ from ray.experimental.internal_kv import (
 
 from mcpx.cluster.node.starting import Credentials, make_credentials
 from mcpx.cluster.ray_process.protocol import MAX_VALUE_BYTES, Joined, JoinError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAMESPACE: Final = "mcpx"
 _MODE: Final = "RAY_AUTH_MODE"

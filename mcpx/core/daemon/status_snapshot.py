@@ -10,7 +10,7 @@ import anyio
 import msgspec
 from msgspec.structs import asdict
 
-from mcpx.core.catalog.snapshot import State, iso_seconds
+from mcpx.core.catalog.snapshot import ServerInfo, State, iso_seconds
 from mcpx.core.config import redactor_of
 from mcpx.core.daemon.status import (
     AuditStatus,
@@ -26,21 +26,19 @@ from mcpx.core.daemon.status import (
     Status,
     Tokens,
 )
+from mcpx.core.events.stats import Count, Totals
+from mcpx.core.running import Environment
 from mcpx.core.telemetry.contained import contained
 from mcpx.version import __version__
-from supervisors import Phase
+from supervisors import ChildState, Phase
 
 if TYPE_CHECKING:
-    from mcpx.core.catalog.snapshot import ServerInfo
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.events.stats import Count, Totals
-    from mcpx.core.running import Environment
     from mcpx.core.servers.accounts import Account
     from mcpx.core.servers.actor import Session
     from mcpx.core.servers.ports import Supervised
     from mcpx.core.servers.server import Server
     from mcpx.core.telemetry.metrics import Counters
-    from supervisors import ChildState
 
 MAX_CHANGES: Final = 100  # of one server
 

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from types import ModuleType
+from typing import Final, Literal
 
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.running.person import Environment
@@ -24,10 +26,6 @@ from mcpx.core.store.private_files import replace_file
 from mcpx.core.system.environment import loads_code
 from mcpx.errors import MCPXError
 from mcpx.paths import state_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
 
 SERVICE: Final = "mcpx"
 TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mcpx.core.running.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, running
 from mcpx.core.system.environment import FOLDERS, LOCALE, LOGINS
 from mcpx.core.system.users import entry_of_user
-
-if TYPE_CHECKING:
-    import subprocess
 
 INTERACTIVE_TIMEOUT_S: Final = 6.0  # version managers and prompts take one or two
 LOGIN_TIMEOUT_S: Final = 4.0

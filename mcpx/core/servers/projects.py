@@ -12,21 +12,19 @@ on who asks (`mcpx.core.protocol.context.asking`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from mcpx.core.catalog.diff import diff
+from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config.projects import needs_project
 from mcpx.core.protocol.context import ClientId, asking
+from mcpx.core.servers.actor import Session
 from mcpx.core.servers.call_errors import unavailable
 from mcpx.errors import CallError, Code
 from supervisors import ChildRested, Event, Phase
-
-if TYPE_CHECKING:
-    from mcpx.core.catalog.model import Catalogue
-    from mcpx.core.servers.actor import Session
 
 MAX_PROJECTS: Final = 64  # of one server that are open at a time: each may be a process
 NOT_FOR_ALL: Final = "it is started once for each project, when a client there needs it"

@@ -9,7 +9,7 @@ it to `VisibleServer`, and decides in `NarrowedServer` if it is narrowed or pass
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -18,15 +18,13 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
 from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.protocol.requests import Request
+from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.admission import refusal_of
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
 from mcpx.core.servers.server import Server
 from mcpx.errors import CallError
-
-if TYPE_CHECKING:
-    from mcpx.core.servers.accounts import Account
 
 
 class VisibleServer(Protocol):

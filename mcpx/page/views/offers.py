@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -24,17 +24,15 @@ from mcpx.core.catalog.model import (
     is_read_only,
     present,
 )
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.rendering.inspection.plain import clean_plain
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.typescript import SchemaConverter, outweighs
+from mcpx.core.servers.server import Server
 from mcpx.core.text import cut, one_line, paragraphs, visible
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.example import example_arguments
 from mcpx.errors import MCPXError
-
-if TYPE_CHECKING:
-    from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.server import Server
 
 MAX_LISTED: Final = 2_000  # of each kind
 MAX_LINE_CHARS: Final = 300  # of a description in a list

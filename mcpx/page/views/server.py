@@ -17,7 +17,7 @@ configuration is in `mcpx.page.views.setup`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import anyio.to_thread
@@ -25,10 +25,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
+from mcpx.core.calls.sign_in_links import PendingSignIn
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config.load import commands_of_servers, read_config
 from mcpx.core.daemon import pin_reviews
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.policy.pin_review import Agreed
 from mcpx.core.text import visible
 from mcpx.errors import ConfigError
@@ -40,11 +42,6 @@ from mcpx.page.guard import PREFIX
 from mcpx.page.views.offers import offers, whole_tool
 from mcpx.page.views.server_topics import card_of, log, server
 from mcpx.page.views.trials import Trials
-
-if TYPE_CHECKING:
-    from mcpx.core.calls.sign_in_links import PendingSignIn
-    from mcpx.core.daemon.hub import Hub
-
 
 MAX_CHANGES: Final = 200  # of all servers that are shown at a time
 MAX_DIFFERENCE_CHARS: Final = 1_000_000  # of all these changes together

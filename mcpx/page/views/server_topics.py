@@ -18,12 +18,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import anyio
 import anyio.to_thread
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.servers.fleet.observers import NO_SERVER
 from mcpx.core.store.private_files import READ_FLAGS
 from mcpx.core.telemetry.log_files import ServerLog
@@ -31,10 +32,6 @@ from mcpx.core.text import cut, escaped
 from mcpx.errors import CallError
 from mcpx.page.cards import OpenPage, card, settled
 from supervisors import Signal
-
-if TYPE_CHECKING:
-    from mcpx.core.daemon.hub import Hub
-
 
 GATHER_S: Final = 0.1  # in which changes come together
 FIGURES_S: Final = 1.0  # between two looks at the figures

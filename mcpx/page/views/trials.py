@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+from starlette.requests import Request
 
 from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, present
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.frontends.operations import get_prompt
 from mcpx.core.protocol.context import Caller, ClientId, InputAnswers, page_origin, read_capabilities
 from mcpx.core.protocol.messages import Exec, Read
@@ -39,14 +41,6 @@ from mcpx.errors import MCPXError
 from mcpx.page.answers import body, unless_gone
 from mcpx.page.cards import OpenPage
 from mcpx.page.guard import SESSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from starlette.requests import Request
-
-    from mcpx.core.daemon.hub import Hub
-
 
 MAX_BLOCKS: Final = 200
 MAX_TEXT_CHARS: Final = 400_000  # of all texts of a result together

@@ -12,25 +12,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import (
+    Connection,
     is_probe,
 )
 from mcpx.core.protocol.context import Transport
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import members_of, value_of
+from mcpx.core.servers.server import Server
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.text import one_line
-
-if TYPE_CHECKING:
-    from mcpx.core.daemon.hub_view import HubView
-    from mcpx.core.gateway.clients.identity import Connection
-    from mcpx.core.servers.server import Server
 
 SESSIONLESS_S: Final = 300.0  # after its last request a client without a session counts as gone
 MAX_SESSIONLESS: Final = 64

@@ -25,6 +25,7 @@ from mcpx.core.catalog.uris import is_offered, may_be_of_skill
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import connection_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
+from mcpx.core.gateway.clients.tool_lists import Bus
 from mcpx.core.gateway.native.errors import UnknownNameError, about_resource, no_such_resource
 from mcpx.core.protocol.result_address import KEPT_SERVER, read_address
 from mcpx.core.servers.visible_server import VisibleServer
@@ -36,8 +37,6 @@ from mcpx.errors import CallError
 if TYPE_CHECKING:
     import mcp_types
     from mcp.server.context import ServerRequestContext
-
-    from mcpx.core.gateway.clients.tool_lists import Bus
 
     Context = ServerRequestContext[Any, Any]
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 from urllib.parse import unquote
 
 from mcpx.core.catalog.model import JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Path = tuple[str, ...]
 

@@ -12,7 +12,8 @@ shown as it is: this is for reading, the validator does the checking.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -21,15 +22,9 @@ from mcpx.core.rendering.typescript import keywords
 from mcpx.core.rendering.typescript import types as ts
 from mcpx.core.rendering.typescript.keywords import Inexpressible, array_type, object_type
 from mcpx.core.rendering.typescript.literal import compact_json, key, literal, pattern, shortened
-from mcpx.core.rendering.typescript.refs import References, Unresolvable
+from mcpx.core.rendering.typescript.refs import Path, References, Unresolvable
 from mcpx.core.rendering.typescript.types import Note, TSType
 from mcpx.core.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mcpx.core.rendering.typescript.refs import Path
-
 
 _SAFE_INTEGER: Final = 2**53 - 1  # generators write this bound for "any integer"
 _MAX_WORD_CHARS: Final = 200  # of a format or a media type

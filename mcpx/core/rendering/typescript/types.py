@@ -7,15 +7,13 @@ would be the wrong thing, there are parentheses.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from mcpx.core.rendering.typescript.literal import comment, key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class Note(msgspec.Struct, frozen=True):

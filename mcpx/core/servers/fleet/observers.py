@@ -8,16 +8,14 @@ for by nobody. Both are owned by the fleet, which reports to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from mcpx.core.catalog.diff import Diff
+from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
 from supervisors import Signal
-
-if TYPE_CHECKING:
-    from mcpx.core.servers.visible_server import VisibleServer
 
 Observer = Callable[[str, Diff], None]
 """Is given the server's name, or `NO_SERVER`, and what changed. What it raises is logged."""

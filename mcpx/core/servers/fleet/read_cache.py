@@ -24,7 +24,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -34,13 +34,11 @@ from mcpx.core.config.profiles import fits
 from mcpx.core.protocol.requests import CallTool, Passed, Request, RequestContext, TaskRequest
 from mcpx.core.rendering.result_members import decode_members, is_given
 from mcpx.core.rendering.result_reading import read_tool_result
+from mcpx.core.servers.actor import Session
 from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.server import Server
 from mcpx.core.system.endpoint import CACHED_KEY, FRESH_KEY
 from mcpx.errors import CallError
-
-if TYPE_CHECKING:
-    from mcpx.core.servers.actor import Session
-    from mcpx.core.servers.server import Server
 
 MAX_GIVEN_BYTES: Final = 16 << 10  # of arguments and `_meta`: larger ones are hardly given twice
 LARGEST_SHARE: Final = 4  # of the limit: a result that is larger would drive out too many

@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from mcpx.core.config.diagnosis import DISABLED, INVALID, NEEDS_SETUP, Diagnosis, diagnose
+from mcpx.core.servers.ports import Supervised
+from mcpx.core.servers.server import Server
 from mcpx.core.text import cut
 from supervisors import (
     ChildFailed,
@@ -27,10 +29,6 @@ from supervisors import (
     ChildStopped,
     Event,
 )
-
-if TYPE_CHECKING:
-    from mcpx.core.servers.ports import Supervised
-    from mcpx.core.servers.server import Server
 
 MAX_ENTRIES: Final = 100  # of one server
 MAX_CAUSE_CHARS: Final = 1000
