@@ -1,4 +1,4 @@
-"""The store of tokens: a file for each record (`FileStore`), or the system's keychain (`KeychainStore`).
+"""The store of tokens: a file for each record (`TokenStore`), or the system's keychain (`KeychainStore`).
 
 What is written is there whole or not at all, also after a crash. Two processes that refresh the same tokens
 take turns by `lock`, and read again what is stored once they have it. Nothing here shows a token.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -49,48 +49,11 @@ SERVICE: Final = "mcpx sign-ins"
 T = TypeVar("T")
 
 
-class TokenStore(Protocol):
-    """Keeps records. No method blocks the event loop."""
+class TokenStore:
+    """Keeps each record in a file. `state` is the state folder, if not the usual one.
 
-    async def read(self, identity: Identity) -> Record | None:
-        """The record of that identity; None if there is none, or none that can be used.
-
-        Raises:
-            SignInError: The store cannot be read (`NOT_STORED`).
-        """
-        ...
-
-    async def write(self, record: Record) -> None:
-        """Put a record in the place of the one of its identity, durably.
-
-        Raises:
-            SignInError: It cannot be written (`NOT_STORED`); what was there is there.
-        """
-        ...
-
-    async def delete(self, identity: Identity) -> None:
-        """Remove the record of that identity, with all that is left of it. Only under its `lock`.
-
-        Raises:
-            SignInError: It cannot be removed (`NOT_STORED`).
-        """
-        ...
-
-    def lock(self, identity: Identity) -> AbstractAsyncContextManager[None]:
-        """Keep out the other processes, and tasks, that change this record: a bounded wait.
-
-        Raises:
-            SignInError: Another one does not let go of it (`NOT_STORED`).
-        """
-        ...
-
-    def stamp(self, identity: Identity) -> object:
-        """Something that is another when the record was changed, by whomever; None without one. Quick."""
-        ...
-
-
-class FileStore:
-    """Keeps each record in a file. `state` is the state folder, if not the usual one."""
+    No method blocks the event loop.
+    """
 
     def __init__(self, state: Path | None = None) -> None:
         self._state = state
@@ -101,7 +64,11 @@ class FileStore:
         return (self._state or state_folder()) / FOLDER
 
     async def read(self, identity: Identity) -> Record | None:
-        """The record of that identity, as `TokenStore` has it."""
+        """The record of that identity; None if there is none, or none that can be used.
+
+        Raises:
+            SignInError: The store cannot be read (`NOT_STORED`).
+        """
         try:
             return await self._do(read_record, identity)
         except UnusableRecord as error:
@@ -111,24 +78,28 @@ class FileStore:
             return None
 
     async def write(self, record: Record) -> None:
-        """Put a record in the place of the one of its identity, as `TokenStore` has it."""
+        """Put a record in the place of the one of its identity, durably.
+
+        Raises:
+            SignInError: It cannot be written (`NOT_STORED`); what was there is there.
+        """
         await self._do(write_record, record)
 
     async def delete(self, identity: Identity) -> None:
-        """Remove the record of that identity, as `TokenStore` has it."""
-        await self._do(delete_record, identity)
-
-    async def remove_file(self, identity: Identity) -> None:
-        """Remove the record alone, which another store has by now.
+        """Remove the record of that identity, with all that is left of it. Only under its `lock`.
 
         Raises:
             SignInError: It cannot be removed (`NOT_STORED`).
         """
-        await self._do(remove_record, identity)
+        await self._do(delete_record, identity)
 
     @asynccontextmanager
     async def lock(self, identity: Identity) -> AsyncIterator[None]:
-        """Keep out others, as `TokenStore` has it."""
+        """Keep out the other processes, and tasks, that change this record: a bounded wait.
+
+        Raises:
+            SignInError: Another one does not let go of it (`NOT_STORED`).
+        """
         descriptor = await self._locked(identity)
         try:
             yield
@@ -147,7 +118,7 @@ class FileStore:
         raise SignInError(Problem.NOT_STORED, text)
 
     def stamp(self, identity: Identity) -> object:
-        """Something that is another when the record was changed, as `TokenStore` has it."""
+        """Something that is another when the record was changed, by whomever; None without one. Quick."""
         try:
             found = record_path(self.folder, identity).lstat()
         except OSError:
@@ -164,28 +135,25 @@ class FileStore:
             raise SignInError(Problem.NOT_STORED, text) from error
 
 
-class KeychainStore:
-    """Keeps each record in the keychain of the system.
+class KeychainStore(TokenStore):
+    """Keeps each record in the keychain of the system, and reads those that are still in files.
 
-    Locks, and a mark for each record that the keychain holds (an empty file), are in the folder of `files`:
-    the keychain is not asked for what it never had. A record that the file store still has is read from
-    there, and moves to the keychain when it is written next.
+    Locks, and a mark for each record that the keychain holds (an empty file), are in the folder of the files:
+    the keychain is not asked for what it never had. A record that a file still has is read from there, and
+    moves to the keychain when it is written next.
     """
 
-    def __init__(self, files: FileStore) -> None:
-        self._files = files
-
     async def read(self, identity: Identity) -> Record | None:
-        """The record of that identity, as `TokenStore` has it."""
+        """The record of that identity, wherever it is."""
         if self._mark(identity).exists():
             value = await _ask("get", identity)
             with suppress(UnusableRecord):
                 if value is not None:
                     return decode_record(value.encode(errors="replace"), identity)
-        return await self._files.read(identity)
+        return await super().read(identity)
 
     async def write(self, record: Record) -> None:
-        """Put a record in the place of the one of its identity, as `TokenStore` has it."""
+        """Put a record into the keychain, and remove the file that had it."""
         mark = self._mark(record.identity)
         try:
             await anyio.to_thread.run_sync(prepare, mark.parent)
@@ -195,30 +163,26 @@ class KeychainStore:
             raise SignInError(Problem.NOT_STORED, text) from error
         value = encode_record(record).decode()
         await _ask("put", record.identity, value)
-        await self._files.remove_file(record.identity)
+        await self._do(remove_record, record.identity)
 
     async def delete(self, identity: Identity) -> None:
-        """Remove the record of that identity, as `TokenStore` has it."""
+        """Remove the record from the keychain and from the files."""
         mark = self._mark(identity)
         if mark.exists():
             await _ask("remove", identity)
             with suppress(FileNotFoundError):
                 mark.unlink()
-        await self._files.delete(identity)
-
-    def lock(self, identity: Identity) -> AbstractAsyncContextManager[None]:
-        """Keep out others, as `TokenStore` has it."""
-        return self._files.lock(identity)
+        await super().delete(identity)
 
     def stamp(self, identity: Identity) -> object:
-        """Something that is another when the record was changed, as `TokenStore` has it."""
+        """The stamp of its mark; of the file, while the keychain has none."""
         with suppress(OSError):
             found = self._mark(identity).lstat()
             return found.st_ino, found.st_mtime_ns
-        return self._files.stamp(identity)
+        return super().stamp(identity)
 
     def _mark(self, identity: Identity) -> Path:
-        return mark_path(self._files.folder, identity)
+        return mark_path(self.folder, identity)
 
 
 async def _ask(do: Literal["get", "put", "remove"], identity: Identity, value: str = "") -> str | None:
@@ -237,5 +201,4 @@ async def _ask(do: Literal["get", "put", "remove"], identity: Identity, value: s
 
 def open_store(kind: TokenStoreKind, state: Path | None = None) -> TokenStore:
     """Open the store of that kind. `state` is the state folder, if not the usual one. Nothing is created."""
-    files = FileStore(state)
-    return KeychainStore(files) if kind == "keychain" else files
+    return KeychainStore(state) if kind == "keychain" else TokenStore(state)

@@ -15,7 +15,7 @@ import anyio
 from mcpx.core.servers.transport.exchange import NotAuthorized
 from mcpx.oauth.account import Account
 from mcpx.oauth.record import identity_of
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import TokenStore
 from tests.mcpx.oauth.records import request_to, token_on
 from tests.mcpx.oauth.signed_in import server_at
 
@@ -27,7 +27,7 @@ def later() -> float:
 
 async def main(state: str, url: str, times: int) -> None:
     server = server_at(url)
-    account = Account(server, identity_of(server), FileStore(Path(state)), clock=later)
+    account = Account(server, identity_of(server), TokenStore(Path(state)), clock=later)
     had = 0
     for _ in range(times):
         try:

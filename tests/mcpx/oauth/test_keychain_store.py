@@ -10,7 +10,7 @@ import pytest
 from mcpx.core.running import Environment, put_in_force
 from mcpx.core.running import keychain as keychain_program
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.token_store import FileStore, open_store
+from mcpx.oauth.token_store import TokenStore, open_store
 from tests.mcpx.oauth.records import record_of
 
 pytestmark = pytest.mark.anyio
@@ -77,13 +77,13 @@ async def test_a_record_is_in_the_keychain_and_in_no_file(keychain, state):
 
 
 async def test_a_record_in_a_file_moves_to_the_keychain_when_it_is_written(keychain, state):
-    await FileStore(state).write(record_of(1))
+    await TokenStore(state).write(record_of(1))
     store = open_store("keychain", state)
     assert (await store.read(IDENTITY)).tokens.access_token == "access-0001"
     await store.write(record_of(2))
     assert files_with("access-", state) == []
     assert (await store.read(IDENTITY)).tokens.access_token == "access-0002"
-    await FileStore(state).write(record_of(3))  # and back
+    await TokenStore(state).write(record_of(3))  # and back
     assert (await store.read(IDENTITY)).tokens.access_token == "access-0003"
 
 

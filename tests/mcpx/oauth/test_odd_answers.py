@@ -13,7 +13,7 @@ from mcpx.oauth.challenge import MAX_SCOPES_LEN, Challenge
 from mcpx.oauth.discovery import find_sign_in
 from mcpx.oauth.errors import Problem
 from mcpx.oauth.record import decode_record, encode_record, record_path
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import TokenStore
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.oauth.signed_in import Person, refusal, server_at
 
@@ -90,7 +90,7 @@ async def test_a_client_for_ever_expires_at_a_time_that_can_be_kept():
 async def test_a_record_with_a_time_that_no_calendar_has_is_set_aside(tmp_path):
     with scripted_issuer() as issuer:
         record = await Person(issuer).signs_in()
-    store = FileStore(tmp_path)
+    store = TokenStore(tmp_path)
     async with store.lock(record.identity):
         await store.write(record)
     path = record_path(store.folder, record.identity)

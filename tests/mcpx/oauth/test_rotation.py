@@ -13,7 +13,7 @@ import pytest
 from mcpx.core.servers.transport.exchange import NoTokenNow, SignInRequired
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.record import identity_of
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import TokenStore
 from tests.mcpx.oauth import refreshing
 from tests.mcpx.oauth.records import request_to, token_on
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
@@ -38,7 +38,7 @@ def process(state, issuer, times):
 async def signed_in(issuer, state):
     """A server whose sign-in is stored, and its account."""
     person = Person(issuer)
-    account = Account(person.server, identity_of(person.server), FileStore(state), clock=refreshing.later)
+    account = Account(person.server, identity_of(person.server), TokenStore(state), clock=refreshing.later)
     await account.adopt(await person.signs_in())
     return account
 
@@ -81,7 +81,7 @@ async def test_an_answer_that_is_lost_after_the_rotation_costs_one_sign_in(issue
 
 async def test_a_sign_in_survives_the_end_of_the_process_without_a_person(issuer, tmp_path):
     account = await signed_in(issuer, tmp_path)
-    again = Account(account.server, account.identity, FileStore(tmp_path), clock=refreshing.later)
+    again = Account(account.server, account.identity, TokenStore(tmp_path), clock=refreshing.later)
     asked = issuer.asked
     assert await token_on(again, request_to(issuer.mcp_url)) is not None
     assert (issuer.refreshes, issuer.asked) == (1, asked)
@@ -89,7 +89,7 @@ async def test_a_sign_in_survives_the_end_of_the_process_without_a_person(issuer
 
 async def test_64_calls_at_the_moment_of_the_expiry_are_one_refresh(issuer, tmp_path):
     account = await signed_in(issuer, tmp_path)
-    late = Account(account.server, account.identity, FileStore(tmp_path), clock=refreshing.later)
+    late = Account(account.server, account.identity, TokenStore(tmp_path), clock=refreshing.later)
     issuer.options.lifetime_s = 90_000
     had = []
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import TokenStore
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.oauth.test_sign_ins import agree, signing
 from tests.mcpx.scripted import QUICK
@@ -56,7 +56,7 @@ async def test_a_server_whose_token_could_not_be_renewed_at_the_start_comes_up_b
         await signed_in(watch, sign_ins, issuer)
         record = watch.hub.upstreams["s"].account.record
     expired = replace(record.tokens, obtained_at=time.time() - 3600, expires_at=time.time() - 1)
-    await FileStore(tmp_path).write(replace(record, tokens=expired))
+    await TokenStore(tmp_path).write(replace(record, tokens=expired))
     issuer.go_down("issuer")
     async with signing(issuer, tmp_path, restart=QUICK) as (watch, sign_ins):
         with pytest.raises(CallError, match="cannot be reached"):

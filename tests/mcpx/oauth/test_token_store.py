@@ -19,7 +19,7 @@ from mcpx.core.system.locks import try_lock
 from mcpx.oauth import record as files
 from mcpx.oauth import token_store
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.token_store import FileStore, open_store
+from mcpx.oauth.token_store import TokenStore, open_store
 from tests.mcpx.oauth.records import record_of, server_of
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ IDENTITY = record_of().identity
 
 @pytest.fixture
 def store(tmp_path):
-    return FileStore(tmp_path / "state")
+    return TokenStore(tmp_path / "state")
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def test_one_at_a_time_has_the_lock_of_a_record(store, tmp_path):
             inside -= 1
 
     async with anyio.create_task_group() as tasks:
-        for each in (store, FileStore(tmp_path / "state"), store):
+        for each in (store, TokenStore(tmp_path / "state"), store):
             tasks.start_soon(change, each)
     assert most == 1
 
