@@ -66,36 +66,40 @@ _TOO_MANY_TEXT: Final = (
 _TOO_MANY: Final = envelope.encode({"code": INTERNAL_ERROR, "message": _TOO_MANY_TEXT})
 
 
-class ServerRequestRouter:
-    """Finds the client for each request, asks it, and returns its answer."""
+class SessionRelay:
+    """The relay of one session, to the clients behind its `calls`."""
 
     def __init__(
         self,
         server: str,
-        attribution: Attribution,
+        calls: CallsInFlight,
         clients: ConnectedClients,
         suspended: SuspendedCalls,
+        log_file: ServerLog,
         *,
         client: object | None = None,
         from_mcpx: bool = False,
         on_question: Callable[[], None] = lambda: None,
         overrides: Callable[[], Overrides] = dict,
     ) -> None:
-        """`from_mcpx`: the server is at another MCPX. `on_question` is called with each; must not raise.
+        """`client` is the one whose own session it is, if any. `from_mcpx`: the server is at another MCPX.
 
-        `overrides` are those of the server's entry, now.
+        `on_question` is called with each question; it must not raise. `overrides` are those of the server's
+        entry, now.
         """
+        self.clients = clients
         self._server = server
-        self._overrides = overrides
+        self._client = client
         self._from_mcpx = from_mcpx
         self._on_question = on_question
-        self._client = client  # whose own session it is
-        self._attribution = attribution
-        self._clients = clients
+        self._overrides = overrides
         self._suspended = suspended
+        self._attribution = Attribution(server, calls)
         self._attributed: dict[RequestId, Attributed | Unattributed] = {}
         self._open = 0  # requests that wait for a client's answer
         self._url_elicitations: dict[str, object] = {}  # elicitation id -> client
+        self._log_file = log_file
+        self._announced = False
 
     # --- attribution
 
@@ -163,7 +167,7 @@ class ServerRequestRouter:
 
     def _only_client(self, unattributed: Unattributed, method: str) -> Attributed:
         """Between calls, the client whose own session it is, or the only one there is."""
-        handle = self._clients.only_client(self._server, self._client) if unattributed.idle else None
+        handle = self.clients.only_client(self._server, self._client) if unattributed.idle else None
         if handle is None:
             raise self._refused(method, unattributed.reason)
         return Attributed(handle.caller(), ())
@@ -209,12 +213,50 @@ class ServerRequestRouter:
                 del self._url_elicitations[next(iter(self._url_elicitations))]
             self._url_elicitations[named] = caller.client
 
-    def completed(self, params: JSON) -> None:
+    def _completed(self, params: JSON) -> None:
         """Tell the client that was asked that an elicitation in url mode is completed."""
         client = self._url_elicitations.pop(str(params.get("elicitationId")), None)
-        handle = self._clients.handles.get(client) if client is not None else None
+        handle = self.clients.handles.get(client) if client is not None else None
         if handle is not None:
             handle.notify(ELICITATION_COMPLETE, params)
+
+    # --- notifications
+
+    def handle_notification(
+        self, method: str, params: JSON, named: Request | None, *, logs_on_request: bool
+    ) -> None:
+        """Pass on a notification that concerns clients; ignore any other.
+
+        `named` is the request on whose stream it came, if that is known. `logs_on_request` says that the
+        server sends log messages only for requests that asked for them (2026-07-28).
+        """
+        if method == LOG:
+            self._forward_log(params, named, on_request=logs_on_request)
+        elif method == ELICITATION_COMPLETE:
+            self._completed(params)
+
+    def _forward_log(self, params: JSON, named: Request | None, *, on_request: bool) -> None:
+        level = params.get("level")
+        if level not in LEVELS:
+            return
+        name = params.get("logger")
+        shown = {**params, "logger": f"{self._server}/{name}" if name else self._server}
+        found = self._attribution.attribute(named, want_logs=on_request)
+        shown = without_secrets(shown, _fixed_in(found, self._overrides()))
+        if isinstance(found, Attributed):
+            if wants(found.caller.log_level, level):
+                found.caller.log(shown)
+        elif not found.idle:
+            self._keep_log(shown, found.reason)
+        elif not on_request:
+            self.clients.broadcast_log(self._server, shown, self._client)
+
+    def _keep_log(self, params: JSON, reason: str) -> None:
+        if not self._announced:
+            self._announced = True
+            kept = "in the server's log file"
+            log.info("upstream.log_kept", server=self._server, reason=reason, kept=kept)
+        self._log_file.write(msgspec.json.encode(params))
 
 
 def _fixed_in(found: Attributed | Unattributed, overrides: Overrides) -> list[JSON]:
@@ -241,77 +283,3 @@ def _without_token(params: JSON, context: DispatchContext[Any]) -> tuple[JSON, O
     rest = {key: value for key, value in meta.items() if key != "progressToken"}
     plain = {key: value for key, value in params.items() if key != "_meta"}
     return (plain | {"_meta": rest} if rest else plain), context.progress
-
-
-class SessionRelay:
-    """The relay of one session, to the clients behind its `calls`.
-
-    `client` is the one whose own session it is, if any.
-    """
-
-    def __init__(
-        self,
-        server: str,
-        calls: CallsInFlight,
-        clients: ConnectedClients,
-        suspended: SuspendedCalls,
-        log_file: ServerLog,
-        *,
-        client: object | None = None,
-        from_mcpx: bool = False,
-        on_question: Callable[[], None] = lambda: None,
-        overrides: Callable[[], Overrides] = dict,
-    ) -> None:
-        self.clients = clients
-        self._overrides = overrides
-        self._server = server
-        self._client = client
-        self._attribution = Attribution(server, calls)
-        self._log_file = log_file
-        self._announced = False
-        self.requests = ServerRequestRouter(
-            server,
-            self._attribution,
-            clients,
-            suspended,
-            client=client,
-            from_mcpx=from_mcpx,
-            on_question=on_question,
-            overrides=overrides,
-        )
-
-    def handle_notification(
-        self, method: str, params: JSON, named: Request | None, *, logs_on_request: bool
-    ) -> None:
-        """Pass on a notification that concerns clients; ignore any other.
-
-        `named` is the request on whose stream it came, if that is known. `logs_on_request` says that the
-        server sends log messages only for requests that asked for them (2026-07-28).
-        """
-        if method == LOG:
-            self._forward_log(params, named, on_request=logs_on_request)
-        elif method == ELICITATION_COMPLETE:
-            self.requests.completed(params)
-
-    def _forward_log(self, params: JSON, named: Request | None, *, on_request: bool) -> None:
-        level = params.get("level")
-        if level not in LEVELS:
-            return
-        name = params.get("logger")
-        shown = {**params, "logger": f"{self._server}/{name}" if name else self._server}
-        found = self._attribution.attribute(named, want_logs=on_request)
-        shown = without_secrets(shown, _fixed_in(found, self._overrides()))
-        if isinstance(found, Attributed):
-            if wants(found.caller.log_level, level):
-                found.caller.log(shown)
-        elif not found.idle:
-            self._keep_log(shown, found.reason)
-        elif not on_request:
-            self.clients.broadcast_log(self._server, shown, self._client)
-
-    def _keep_log(self, params: JSON, reason: str) -> None:
-        if not self._announced:
-            self._announced = True
-            kept = "in the server's log file"
-            log.info("upstream.log_kept", server=self._server, reason=reason, kept=kept)
-        self._log_file.write(msgspec.json.encode(params))

@@ -124,7 +124,7 @@ class PassingSession:
         self._streams: dict[object, _Stream] = {}
         self._header_maps: dict[str, Any] = {}
         dispatcher.headers_of = self._headers_for
-        relay.requests.watch(dispatcher)
+        relay.watch(dispatcher)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -337,7 +337,7 @@ class PassingSession:
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> JSON:
         if method in QUESTIONS:
-            return await self._relay.requests.answer(context, method, params)
+            return await self._relay.answer(context, method, params)
         if method == "ping" and not self.modern:
             return {}
         raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
