@@ -26,8 +26,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.cluster.federation import directory as say
-from mcpx.core.catalog.diff import Diff
-from mcpx.core.catalog.model import JSON, present
+from mcpx.core.catalog.model import JSON, Diff, present
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.ports import Shown
 from mcpx.core.daemon.status_snapshot import server_status

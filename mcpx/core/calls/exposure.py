@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 import structlog
 
-from mcpx.core.catalog.diff import Diff
-from mcpx.core.catalog.model import ToolInfo, is_read_only
+from mcpx.core.catalog.model import Diff, ToolInfo, is_read_only
 from mcpx.core.catalog.naming import may_be_of, native_name, whole_name
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig

@@ -17,8 +17,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.core.calls.results.shaping import ResultRenderer
-from mcpx.core.catalog.diff import EVERYTHING, diff
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import EVERYTHING, Catalogue, diff
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig, redactor_of
 from mcpx.core.config.diagnosis import diagnose

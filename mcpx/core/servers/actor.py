@@ -36,8 +36,7 @@ import anyio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
-from mcpx.core.catalog.diff import Diff
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import Catalogue, Diff
 from mcpx.core.config import Era, ServerConfig
 from mcpx.core.config.projects import in_project, stand_in
 from mcpx.core.protocol.context import ClientId

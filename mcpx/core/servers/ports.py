@@ -14,8 +14,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mcpx.core.catalog.diff import Diff
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import Catalogue, Diff
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.policy.policy import ServerPolicy

@@ -5,22 +5,15 @@ account, the counters, the rate and what is known of eras, which all sessions sh
 shared by all clients; the sessions beside that are opened here when they are needed, and are supervised like
 any other (`mcpx.core.servers.actor` says which there are). Nothing here waits for a session to be open: one
 that is being opened queues what it is to serve.
-
-The session in the other era may turn out to be impossible. A server that does not speak the era is remembered
-as such, and requests that waited for that session go to the main one; so they do while it alone cannot be
-opened. It goes when the main session comes back in its era.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
-from mcpx.core.catalog.diff import Diff
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import Catalogue, Diff
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
 from mcpx.core.config.projects import names_project, stand_in
@@ -30,18 +23,17 @@ from mcpx.core.protocol.requests import Request, RequestContext
 from mcpx.core.servers.actor import Session
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
-from mcpx.core.servers.causes import EraRefused, NoAnswer
 from mcpx.core.servers.credentials import Credentials
 from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
 from mcpx.core.servers.ports import Host, Mode, Reads, Supervised
-from mcpx.core.servers.projects import ProjectSessions
 from mcpx.core.servers.session.handshake import KnownEras
+from mcpx.core.servers.side_sessions import ClientSessions, OtherEra, ProjectSessions
 from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.errors import CallError, Code
-from supervisors import Cause, ChildFailed, ChildParked, ChildReady, ChildRested, Event, Phase
+from mcpx.errors import CallError
+from supervisors import ChildRested, Event, Phase
 
 if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Account
@@ -49,8 +41,6 @@ if TYPE_CHECKING:
     from mcpx.core.servers.passthrough.session import DirectSession
     from mcpx.core.servers.transport.program import Program
 
-log = structlog.get_logger()
-MAX_NAMED: Final = 64  # clients without sessions, by name: each may be a process
 _WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
@@ -88,22 +78,21 @@ class Server:
         self.main = Session(self, host)
         """The session that all clients share."""
         self._own_queue = self.main.queue
-        self.private: dict[ClientId, Session] = {}
-        """The sessions that belong to one client each, where the server gives them."""
-        self._named: dict[tuple[str, str], ClientId] = {}
-        """By token and name, the clients without sessions (2026-07-28 over HTTP); the latest used last."""
         self.per_client = config.disabled is None and config.sessions == "per_client"
         """True if each client has a session of its own."""
         self.per_project = config.disabled is None and config.sessions == "per_project"
         """True if each project has a session of its own."""
-        self.projects = ProjectSessions(self.main, self._open_for_project, host.dismiss)
-        """Those sessions."""
-        self._names_project = names_project(config.transport)
-        self.wants_project = self.per_project or (self.per_client and self._names_project)
+        self.projects = ProjectSessions(self.main, partial(self._open, Mode.PER_PROJECT, None), host.dismiss)
+        """Those of projects."""
+        check_project = self.projects.check if names_project(config.transport) else None
+        open_own = partial(self._open, Mode.PER_CLIENT)
+        self.clients = ClientSessions(config.name, open_own, host.dismiss, check_project)
+        """Those of clients."""
+        self.wants_project = self.per_project or (self.per_client and check_project is not None)
         """True if it matters in which project a client is."""
         self.direct: dict[DirectClient, DirectSession] = {}
         """The sessions of clients of its passthrough endpoint."""
-        self.other_era: Session | None = None
+        self.other_era = OtherEra(self.main, partial(self._open, Mode.OTHER_ERA), host.dismiss)
         self._per_era = config.disabled is None and config.era == "auto" and config.transport.kind == "http"
         self._per_era &= not self.per_project
         self.submit: Callable[[Request, RawReply], None] = self.main.submit
@@ -208,7 +197,7 @@ class Server:
 
     def sessions(self) -> list[Supervised]:
         """All sessions, the main one first."""
-        other = () if self.other_era is None else (self.other_era,)
+        other = () if self.other_era.session is None else (self.other_era.session,)
         return [self.main, *(self.own_sessions or ()), *other, *self.direct.values()]
 
     @property
@@ -216,7 +205,7 @@ class Server:
         """The open sessions that belong to one client or project each; None for a server that is shared."""
         if self.per_project:
             return list(self.projects.by_project.values())
-        return list(self.private.values()) if self.per_client else None
+        return list(self.clients.by_client.values()) if self.per_client else None
 
     def policy_changed(self) -> None:
         """Hold what waits, and what is subscribed to, against the policy in force."""
@@ -246,12 +235,8 @@ class Server:
         """
         self.main.take_over(old.main)
         self.has_listed = (known := self.listed) is not None and known.generation > 0
-        other = old.other_era
-        if not self._per_era or other is None or not other.subscriptions.uris:
-            return
-        if other.asked_era is not None and other.asked_era != self.main.era:
-            self.other_era = self._open(Mode.OTHER_ERA, other.asked_era)
-            self.other_era.take_over(other)
+        if self._per_era:
+            self.other_era.take_over(old.other_era)
 
     # --- waiting for it
 
@@ -294,8 +279,9 @@ class Server:
         if self.per_project:
             return self.projects.of(context.client)
         if self.per_client and context.client is not None:
-            client = self._named_client(context) if context.client.sessionless else context.client
-            return self._own_session(client, None if caller is None else _era(modern=caller.modern))
+            name = (context.origin and context.origin.name) or ""
+            era = None if caller is None else _era(modern=caller.modern)
+            return self.clients.of(context.client, name, era)
         if caller is None:
             return self.main
         # input that was asked for in a result goes back to the session that has asked so: a modern one
@@ -306,79 +292,20 @@ class Server:
         self.main.check_project()
         self.session_for(request.context).submit(request, reply)
 
-    def _own_session(self, client: ClientId, era: Era | None) -> Session:
-        own = self.private.get(client)
-        if own is not None and self._names_project and own.project != (client.project or ""):
-            self._host.dismiss(self.private.pop(client), "its client is in another project now")
-            own = None
-        if own is None:
-            self._require_session(client)
-            if self._names_project:
-                self.projects.check(client)
-            own = self.private[client] = self._open(Mode.PER_CLIENT, era, client)
-        return own
-
-    def _require_session(self, client: ClientId) -> None:
-        if not client.connected:
-            cause = "the client has left"
-            text = f"{self.name} is not available ({cause}); nothing was sent"
-            raise CallError(Code.SERVER_UNAVAILABLE, text, server=self.name, details={"cause": cause})
-
-    def _named_client(self, context: RequestContext) -> ClientId:
-        """Who stands for the clients with the token and the name of one without a session.
-
-        Raises:
-            CallError: `overloaded`: too many names are in use.
-        """
-        principal = "" if context.client is None else context.client.principal
-        key = principal, (context.origin and context.origin.name) or ""
-        known = self._named.pop(key, None)
-        if known is None:
-            self._make_room_for_name()
-            known = ClientId(principal=principal, vanishes=True)
-        self._named[key] = known
-        return known
-
-    def _make_room_for_name(self) -> None:
-        if len(self._named) < MAX_NAMED:
-            return
-        for client in self._named.values():
-            own = self.private.get(client)
-            if own is None or not (own.queue.has_callers or own.is_busy):
-                self._leave(client, "others have come since it was used")
-                return
-        text = f"{self.name} runs for {MAX_NAMED} clients already; nothing was sent, try again later"
-        raise CallError(Code.OVERLOADED, text, server=self.name)
-
     def in_era(self, modern: bool) -> Session:  # noqa: FBT001 - as a client's handle has it
-        """The session for a client of that era: that in the other era if there can be one, else the main one.
+        """The session for a client of that era.
 
-        If the server does not speak the era, the main session serves it. Over stdio, and where the
-        configuration says the era, all clients share that.
+        Over stdio, where the configuration says the era, and where the server does not speak this one, all
+        clients share the main session.
         """
-        era, main = _era(modern=modern), self.main
-        if not self._per_era or self.queue.closed or not self.has_listed or main.era == era:
-            return main
-        if era in self.known_eras.refused:
-            return main
-        if self.other_era is None or self.other_era.asked_era != era:
-            self._end_other_era("the server speaks another era now")
-            self.other_era = self._open(Mode.OTHER_ERA, era)
-        if self.other_era.queue.lifecycle_phase() is not Phase.UP and self._fails_alone(self.other_era):
-            return main
-        if (queue := self._own_queue).lifecycle_phase() is Phase.UP:
-            queue.wanted_at = time.monotonic()
-        else:
-            queue.wake()
-        return self.other_era
+        if not self._per_era or self.queue.closed or not self.has_listed:
+            return self.main
+        return self.other_era.session_for(_era(modern=modern))
 
     def _open(self, mode: Mode, era: Era | None, client: ClientId | None = None) -> Session:
         session = Session(self, self._host, mode, era=era, client=client)
         self._host.start(session)
         return session
-
-    def _open_for_project(self, client: ClientId) -> Session:
-        return self._open(Mode.PER_PROJECT, None, client)
 
     async def subscribe(
         self, uri: str, listener: Listener, meta: bytes, *, modern: bool
@@ -402,22 +329,10 @@ class Server:
         return lambda: session.subscriptions.unsubscribe(uri, listener)
 
     def leave(self, client: ClientId) -> None:
-        """End the session of a client that has left, without waiting for it.
+        """End the session of a client that has left, without waiting for it."""
+        self.clients.leave(client)
 
-        One that stands for all of a token takes those with it that stand for the clients of one name.
-        """
-        if client.sessionless:
-            for each in [each for each in self._named.values() if each.principal == client.principal]:
-                self._leave(each, "its token lets nobody in any more")
-        self._leave(client, "its client has left")
-
-    def _leave(self, client: ClientId, why: str) -> None:
-        if client.vanishes:
-            self._named = {key: each for key, each in self._named.items() if each is not client}
-        if (own := self.private.pop(client, None)) is not None:
-            self._host.dismiss(own, why)
-
-    # --- what becomes of the session in the other era
+    # --- for the sessions (`Owner`)
 
     def takes(self, event: Event, session: Supervised) -> bool:
         """Take in an event of one of the sessions; True if it only says that the server speaks one era."""
@@ -425,57 +340,15 @@ class Server:
             self.projects.takes(event, session)
             return False
         if isinstance(event, ChildRested) and isinstance(session, Session) and session.client is not None:
-            if session.client.vanishes and not session.queue.has_callers:
-                self._leave(session.client, "its client has said nothing for long")
+            self.clients.rested(session)
             return False
-        other = self.other_era
-        if other is None:
-            return False
-        if session is self.main and isinstance(event, ChildReady) and self.era == other.asked_era:
-            self._end_other_era("the main session is of its era now")
-        if session is not other or not isinstance(event, ChildFailed | ChildParked):
-            return False
-        if self._is_refusal(event.cause, other):
-            log.info("upstream.one_era", server=self.name, cause=event.cause.text)
-            return True
-        if self._fails_alone(other):
-            self._pass_on(other)
-        return False
-
-    def _is_refusal(self, cause: Cause, other: Session) -> bool:
-        """Note that the server does not speak the other era, if that is why its session has failed."""
-        silent = other.catalogue is None and isinstance(cause.error, NoAnswer)
-        if not isinstance(cause.error, EraRefused) and not (silent and other.queue.lifecycle().failures > 1):
-            return False
-        if other.asked_era is not None:
-            self.known_eras.refused.add(other.asked_era)
-        self._end_other_era(cause.text)
-        return True
-
-    def _fails_alone(self, other: Session) -> bool:
-        return other.fails and self.queue.lifecycle_phase() in {Phase.IDLE, Phase.UP}
-
-    def _end_other_era(self, why: str) -> None:
-        session, self.other_era = self.other_era, None
-        if session is not None:
-            self._pass_on(session)
-            self._host.dismiss(session, why)
-
-    def _pass_on(self, other: Session) -> None:
-        """Have the main session serve what waits for another."""
-        for request, reply in other.queue.take_waiting():
-            try:
-                self.queue.submit(request, reply)  # it has been counted
-            except CallError as error:
-                reply.reject(error)
-
-    # --- for the sessions (`Owner`)
+        return self.other_era.takes(event, session)
 
     def is_kept_awake_by(self, session: Supervised) -> bool:
         """True if the main session must not rest: another one with the server needs it."""
         if session is not self.main:
             return False
-        others = (each for each in self.sessions() if each.is_guest or each is self.other_era)
+        others = (each for each in self.sessions() if each.is_guest or each is self.other_era.session)
         return any(each.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP} for each in others)
 
     async def await_program(self) -> Program | None:

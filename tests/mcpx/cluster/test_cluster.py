@@ -221,7 +221,9 @@ async def test_clients_sessions_are_spread_and_the_lost_ones_placed_again(tmp_pa
         upstream = gateway.hub.upstreams["s"]
 
         def spread() -> Counter[str | None]:
-            return Counter(gateway.cluster.node_of(each.child) for each in upstream.private.values())
+            return Counter(
+                gateway.cluster.node_of(each.child) for each in upstream.clients.by_client.values()
+            )
 
         assert set(spread()) == {"a", "b", "c"}
         assert max(spread().values()) <= 4
@@ -267,7 +269,9 @@ async def test_gateways_that_place_at_the_same_moment_do_not_overfill_a_node(tmp
         async with anyio.create_task_group() as tasks:
             for gateway in (one, two):
                 tasks.start_soon(text_of, gateway, ClientId())
-        private = [each for gateway in (one, two) for each in gateway.hub.upstreams["s"].private.values()]
+        private = [
+            each for gateway in (one, two) for each in gateway.hub.upstreams["s"].clients.by_client.values()
+        ]
         nodes = [
             gateway.cluster.node_of(each.child) for gateway, each in zip((one, two), private, strict=True)
         ]

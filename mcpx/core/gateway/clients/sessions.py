@@ -16,7 +16,7 @@ import structlog
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.calls.exposure import unused_pins, unused_tools
-from mcpx.core.catalog.diff import Diff
+from mcpx.core.catalog.model import Diff
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.attached import AttachedClients

@@ -13,8 +13,7 @@ import anyio.lowlevel
 import structlog
 
 from mcpx.core.calls.exposure import Exposure, Shown
-from mcpx.core.catalog.diff import Diff, diff
-from mcpx.core.catalog.model import Catalogue, ToolInfo, is_read_only
+from mcpx.core.catalog.model import Catalogue, Diff, ToolInfo, diff, is_read_only
 from mcpx.core.config import ArgumentsForm
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.known_clients import (

@@ -148,15 +148,22 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
     def progressed(progress: float, total: float | None, message: str | None) -> None:
         report({"progress": progress, "total": total, "message": message})
 
-    names = request.server or "", request.tool if isinstance(request.tool, str) else ""
-    arguments = request.arguments
+    server, tool = request.server or "", request.tool if isinstance(request.tool, str) else ""
+    arguments, origin = request.arguments, _origin(hub)
     if request.pairs:
-        found = partial(rule_against, hub.upstreams.values(), *names)
-        with noting_refusals(hub.records, "tool", *names, _origin(hub), rule_against=found):
-            names = await hub.calls.resolve(*names)
-            arguments = _typed(hub, names, request.pairs, arguments)
-    on_progress, origin, fresh = progressed if request.progress else None, _origin(hub), request.fresh
-    result = await hub.calls.exec(*names, arguments, on_progress, client=client, origin=origin, fresh=fresh)
+        rule = partial(rule_against, hub.upstreams.values(), server, tool)
+        with noting_refusals(hub.records, "tool", server, tool, origin, rule_against=rule):
+            server, tool = await hub.calls.resolve(server, tool)
+            arguments = _typed(hub, (server, tool), request.pairs, arguments)
+    result = await hub.calls.exec(
+        server,
+        tool,
+        arguments,
+        progressed if request.progress else None,
+        client=client,
+        origin=origin,
+        fresh=request.fresh,
+    )
     return _shaped(result.as_it_came if request.unshaped else result.shaped)
 
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mcpx.core.catalog.diff import EVERYTHING, Diff
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import EVERYTHING, Catalogue, Diff
 from mcpx.core.servers.passthrough.carriers import ToolSchemas
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.ports import Host

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 import anyio
 import structlog
 
-from mcpx.core.catalog.diff import EVERYTHING
+from mcpx.core.catalog.model import EVERYTHING
 from mcpx.core.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.policy.pin_store import PinStore
 from mcpx.core.protocol.context import ClientId
@@ -41,10 +41,10 @@ from mcpx.core.servers.fleet.timelines import Timelines
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.offers.remembered import may_sleep
 from mcpx.core.servers.ports import Host, Mode, Supervised
-from mcpx.core.servers.projects import NOT_FOR_ALL
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.server import Server
 from mcpx.core.servers.server_info import Elsewhere
+from mcpx.core.servers.side_sessions import NOT_FOR_ALL
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import Placement
 from mcpx.core.telemetry.log_files import ServerLog

@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from mcpx.core.catalog.diff import Diff
+from mcpx.core.catalog.model import Diff
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
 from supervisors import Signal

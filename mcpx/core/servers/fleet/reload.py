@@ -19,8 +19,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.catalog.diff import diff
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import Catalogue, diff
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.servers.fleet.fleet import REMOVED, START_FAILED, Fleet
 from mcpx.core.servers.offers.server_identity import program_of

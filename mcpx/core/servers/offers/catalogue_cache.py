@@ -20,8 +20,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from mcpx.core.catalog.diff import Diff, diff
-from mcpx.core.catalog.model import Catalogue, ResourceInfo, ToolInfo
+from mcpx.core.catalog.model import Catalogue, Diff, ResourceInfo, ToolInfo, diff
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.servers.causes import BadListing
 from mcpx.core.servers.offers.catalogue_store import TOUCH_INTERVAL_S, CatalogueStore

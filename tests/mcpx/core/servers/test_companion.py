@@ -50,7 +50,7 @@ async def era_of(watch, modern, client=None):
 
 
 def companion(watch):
-    return watch.hub.upstreams["s"].other_era
+    return watch.hub.upstreams["s"].other_era.session
 
 
 async def test_each_client_is_served_in_its_own_era():

@@ -32,7 +32,10 @@ async def test_clients_with_sessions_of_their_own_have_them_in_their_era(tmp_pat
                 await send(watch, modern, client, tool="echo").wait()
         called = ["tools/call"]
         assert heard(tmp_path) == [*HANDSHAKE, *MODERN, *called, *HANDSHAKE, *called, *called, *called]
-        assert [own.era for own in watch.hub.upstreams["s"].private.values()] == ["modern", "handshake"]
+        assert [own.era for own in watch.hub.upstreams["s"].clients.by_client.values()] == [
+            "modern",
+            "handshake",
+        ]
 
 
 async def test_clients_with_sessions_of_their_own_get_those_that_the_server_speaks(tmp_path):

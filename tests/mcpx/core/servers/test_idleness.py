@@ -139,7 +139,9 @@ class Parts:
             config=SimpleNamespace(idle_stop=0.01, start="auto"),
             only_lists=False,
             queue=SimpleNamespace(has_callers=False, wanted_at=0.0, rest=self.rest),
-            server=SimpleNamespace(other_era=None, main=None, sessions=lambda: self.others),
+            server=SimpleNamespace(
+                other_era=SimpleNamespace(session=None), main=None, sessions=lambda: self.others
+            ),
             subscriptions=SimpleNamespace(uris=[]),
             has_open_tasks=lambda: False,
         )
@@ -161,7 +163,7 @@ class Parts:
 
 def other_era(parts, phase):
     other = SimpleNamespace(queue=SimpleNamespace(lifecycle_phase=lambda: phase), is_guest=False)
-    parts.session.server.other_era = other
+    parts.session.server.other_era.session = other
     parts.others = [other]
     return parts
 

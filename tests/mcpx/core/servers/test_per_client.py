@@ -88,7 +88,7 @@ async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
         await gone(second)
         await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
         assert [upstream.name for upstream in watch.hub.fleet.children()] == ["s"]
-        assert len(watch.hub.upstreams["s"].private) == 0
+        assert len(watch.hub.upstreams["s"].clients.by_client) == 0
         watch.hub.client_left(two)  # twice is harmless
 
 
@@ -155,7 +155,7 @@ async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_proces
             before = len(ears.of("started"))
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(first_call)
-                await soon(lambda: len(watch.hub.upstreams["s"].private))
+                await soon(lambda: len(watch.hub.upstreams["s"].clients.by_client))
                 if round_ % 2:
                     await ears.hear("started", count=before + 1)
                 watch.hub.client_left(client)
@@ -206,10 +206,10 @@ async def test_one_without_a_session_that_is_idle_is_forgotten_and_no_number_of_
         server = watch.hub.upstreams["s"]
         pids = [await named_process(watch, SESSIONLESS, name) for name in "abc"]
         await gone(pids[0])  # it was used least lately
-        assert len(server.private) == 2
+        assert len(server.clients.by_client) == 2
         for pid in pids[1:]:
             await gone(pid)
-        await watch.until(lambda: not server.private and len(watch.hub.supervisor.names()) == 1)
+        await watch.until(lambda: not server.clients.by_client and len(watch.hub.supervisor.names()) == 1)
         async with anyio.create_task_group() as tasks:
             for name in "de":
                 origin = Origin(transport="http", name=name)

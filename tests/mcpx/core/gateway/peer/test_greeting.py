@@ -108,4 +108,4 @@ async def test_over_http_a_server_with_a_session_for_each_client_takes_a_handsha
             assert (await each.answer(*call)).error is None
         stream = await peers.open("fast", "modern")
         assert (await stream.answer(*call)).error is None
-        assert len(peers.hub.upstreams["s"].private) == 3
+        assert len(peers.hub.upstreams["s"].clients.by_client) == 3

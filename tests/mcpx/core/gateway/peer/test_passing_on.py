@@ -194,7 +194,7 @@ async def test_each_peer_has_its_own_session_where_the_server_gives_them(ears):
                 peer = await peers.open("fast", era)
                 await peer.answer("tools/call", {"name": "count", "arguments": {}})
             stack.push_async_callback(peers._stack.aclose)
-            private = peers.hub.upstreams["s"].private
+            private = peers.hub.upstreams["s"].clients.by_client
             assert len(private) == 2
             assert len({each.pid for each in private.values()}) == 2
         await soon(lambda: len(private) == 0)

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from mcpx.core.catalog.diff import diff
-from mcpx.core.catalog.model import Catalogue, LeftOut, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import Catalogue, LeftOut, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, diff
 from mcpx.core.config import Http, ServerConfig, Stdio
 from mcpx.core.config.per_server import ProcessLimits
 from mcpx.core.servers.offers import remembered

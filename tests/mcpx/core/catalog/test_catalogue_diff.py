@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mcpx.core.catalog.diff import Diff, diff
-from mcpx.core.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import Catalogue, Diff, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, diff
 
 TOOLS = {name: ToolInfo(server_name="s", name=name, input_schema={"type": "object"}) for name in "ab"}
 RESOURCES = {uri: ResourceInfo(server_name="s", uri=uri, name=uri) for uri in ("x:a", "x:b")}
