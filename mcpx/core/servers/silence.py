@@ -25,13 +25,14 @@ import errno
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.abc
 import structlog
 
 from mcpx.core.config import ServerConfig
+from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import Unhealthy
 from mcpx.core.servers.health import Probe
 from mcpx.core.servers.in_flight import InFlight
@@ -97,18 +98,6 @@ class Manners:
                 self._known[kind] = Manner.AFTERWARDS
 
 
-class Running(Protocol):
-    """The calls of an incarnation, as far as they are looked at."""
-
-    on_sent: Callable[[InFlight], None] | None
-
-    def silent_since(self) -> float | None:
-        """When something last came of the calls in flight; None if there are none."""
-
-    def running(self) -> list[InFlight]:
-        """The calls in flight."""
-
-
 class _Look:
     """What one look has found out."""
 
@@ -126,7 +115,7 @@ class Silence:
 
     def __init__(
         self,
-        calls: Running,
+        calls: Calls,
         probe: Probe,
         reach: Callable[[], Awaitable[None]],
         give_up: Callable[[str], None],
@@ -273,7 +262,7 @@ def kind_of(call: InFlight) -> str:
 
 
 def open_silence(
-    config: ServerConfig, calls: Running, probe: Probe, link: Link, manners: Manners
+    config: ServerConfig, calls: Calls, probe: Probe, link: Link, manners: Manners
 ) -> Silence | None:
     """The watch over the calls on that link; None where it is none over HTTP, or nothing is to be probed.
 

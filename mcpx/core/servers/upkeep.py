@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -26,8 +26,8 @@ import structlog
 
 from mcpx.core.config import ServerConfig
 from mcpx.core.config.profiles import fits
-from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.calls import Calls
+from mcpx.core.servers.ports import Supervised
 from mcpx.core.system.file_events import events_in
 from mcpx.core.system.processes import tree_memory
 from supervisors import Signal
@@ -44,24 +44,10 @@ URGENT: Final = 2  # times the memory
 _MIB: Final = 1 << 20
 
 
-class Kept(Protocol):
-    """A session that is kept up."""
-
-    name: str
-    config: ServerConfig
-    pid: int | None
-    process_began: float
-    is_connected_again: bool
-
-    @property
-    def queue(self) -> CallQueue:
-        """Its requests."""
-
-
 class Upkeep:
     """Watches one incarnation of a session. `is_bound` tells if a task would be lost with it."""
 
-    def __init__(self, session: Kept, calls: Calls, is_bound: Callable[[], bool] = bool) -> None:
+    def __init__(self, session: Supervised, calls: Calls, is_bound: Callable[[], bool] = bool) -> None:
         self._session = session
         self._config = session.config
         self._calls = calls

@@ -21,7 +21,7 @@ from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.protocol.context import SESSIONLESS, ClientId, Origin
-from mcpx.core.servers import server as server_module
+from mcpx.core.servers import side_sessions
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.line import Line
@@ -201,7 +201,7 @@ async def test_clients_without_sessions_are_told_apart_by_token_and_name(ears):
 async def test_one_without_a_session_that_is_idle_is_forgotten_and_no_number_of_names_is_too_much(
     ears, monkeypatch
 ):
-    monkeypatch.setattr(server_module, "MAX_NAMED", 2)
+    monkeypatch.setattr(side_sessions, "MAX_NAMED", 2)
     async with one_server(ears, settings={**OWN, "idle_stop": 0.4}, answers=COUNTS) as watch:
         server = watch.hub.upstreams["s"]
         pids = [await named_process(watch, SESSIONLESS, name) for name in "abc"]
