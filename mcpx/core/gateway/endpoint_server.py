@@ -13,7 +13,7 @@ import mcp_types
 import msgspec
 from mcp.server.connection import Connection as SdkConnection
 from mcp.server.connection import NotifyOnlyOutbound
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.runner import ServerRunner, serve_one
@@ -31,7 +31,7 @@ from mcpx.core.gateway.clients.identity import Bearer, Connection, as_sdk, clien
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.native.errors import as_protocol_error
 from mcpx.core.gateway.offer import Offer, Params, declared_extensions
-from mcpx.core.gateway.sdk_path import is_modern, unsieved
+from mcpx.core.gateway.sdk_path import Context, is_modern, unsieved
 from mcpx.core.policy.server_questions import presented_requests
 from mcpx.core.protocol.context import TASK_METHODS, TASKS, ClientId, Transport
 from mcpx.core.protocol.messages import Forward, encode_for_server
@@ -154,9 +154,6 @@ async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
     return await sdk_path.run(hub, ctx, Forward(task.server, request), read)
 
 
-Context = ServerRequestContext[Any, Any]
-
-
 class EndpointServer(Server[Any]):
     """Serves the clients of one endpoint over what it shows of a hub.
 
@@ -255,10 +252,6 @@ class EndpointServer(Server[Any]):
     @extensions.setter
     def extensions(self, value: dict[str, JSON]) -> None:
         """The SDK sets what it was given, which is nothing."""
-
-    def client_left(self, client: ClientId) -> None:
-        """End what belongs to one client alone: its connection has ended."""
-        self.hub.client_left(client)
 
     async def _set_level(
         self, ctx: Context, params: mcp_types.SetLevelRequestParams

@@ -32,6 +32,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.handles import stream_caller
 from mcpx.core.gateway.clients.identity import Connection, Opening
 from mcpx.core.gateway.clients.projects import Arrival, arrive, ask_person, may_be_asked
@@ -54,8 +55,9 @@ from mcpx.core.wire.envelope import (
 from mcpx.core.wire.incoming import encoded_error
 
 if TYPE_CHECKING:
-    from mcp.shared.dispatcher import DispatchContext, Outbound
-    from mcp.shared.transport_context import TransportContext
+    from mcp.shared.dispatcher import Outbound
+
+    from mcpx.core.gateway.offer import Received
 
 Params = Mapping[str, Any] | None
 INITIALIZE: Final = "initialize"
@@ -90,6 +92,8 @@ _decode_listing: Final = msgspec.json.Decoder(_Listing).decode
 class Serves(Protocol):
     """An endpoint as its connections need it: an `Offer`, or the SDK's server itself."""
 
+    hub: HubView
+
     @property
     def opening(self) -> Offer | None:
         """What opens sessions without the SDK's server, if anything does."""
@@ -99,9 +103,6 @@ class Serves(Protocol):
 
     async def load_server(self) -> SdkServer:
         """The same, once it is loaded."""
-
-    def client_left(self, client: ClientId) -> None:
-        """End what belongs to a client whose connection has ended."""
 
 
 class Place(Protocol):
@@ -165,7 +166,7 @@ class EraServer:
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
             await self.connection.close()
-            self._serves.client_left(self.identity)
+            self._serves.hub.client_left(self.identity)
 
     # --- the endpoint where the client belongs
 
@@ -291,9 +292,7 @@ class EraServer:
             loaded.set()
             asyncio.get_running_loop().call_soon(release)  # after those that this has woken
 
-    async def _on_request(
-        self, context: DispatchContext[TransportContext], method: str, params: Params
-    ) -> dict[str, Any]:
+    async def _on_request(self, context: Received, method: str, params: Params) -> dict[str, Any]:
         modern = method != INITIALIZE and _has_envelope(params)
         if self.era is Era.UNDECIDED:
             self.era = Era.MODERN if modern else Era.HANDSHAKE
@@ -301,9 +300,7 @@ class EraServer:
                 return await self._open(context, method, params)
         return await self._serve(context, method, params, modern=modern)
 
-    async def _open(
-        self, context: DispatchContext[TransportContext], method: str, params: Params
-    ) -> dict[str, Any]:
+    async def _open(self, context: Received, method: str, params: Params) -> dict[str, Any]:
         """Serve a greeting; one that fails opens nothing, and its client may ask in the other era."""
         try:
             return await self._serve(context, method, params, modern=self.era is Era.MODERN)
@@ -311,9 +308,7 @@ class EraServer:
             self.era = Era.UNDECIDED
             raise
 
-    async def _serve(
-        self, context: DispatchContext[TransportContext], method: str, params: Params, *, modern: bool
-    ) -> dict[str, Any]:
+    async def _serve(self, context: Received, method: str, params: Params, *, modern: bool) -> dict[str, Any]:
         if self.era is Era.MODERN:
             if method == INITIALIZE:
                 versions = list(MODERN_PROTOCOL_VERSIONS)
@@ -338,9 +333,7 @@ class EraServer:
         """A question to the client's person, as the result of a request."""
         return enclose([enveloped(asked, self._serves.stamp if isinstance(self._serves, Offer) else None)])
 
-    async def _on_notify(
-        self, context: DispatchContext[TransportContext], method: str, params: Params
-    ) -> None:
+    async def _on_notify(self, context: Received, method: str, params: Params) -> None:
         if self._serving is None and self._is_opened and self._is_noted(method, params):
             return
         serving = await self._by_sdk()
@@ -371,7 +364,7 @@ def _has_envelope(params: Params) -> bool:
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
 
 
-def _one_way(context: DispatchContext[TransportContext]) -> DispatchContext[TransportContext]:
+def _one_way(context: Received) -> Received:
     """The context without requests from server to client, which the modern revision does not have."""
     if isinstance(context, WireContext):
         context.forbid_requests()

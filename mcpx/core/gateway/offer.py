@@ -38,7 +38,6 @@ from mcpx.core.gateway.native.lists import (
 )
 from mcpx.core.gateway.native.lookup import Lookup
 from mcpx.core.gateway.tools import definitions as tools
-from mcpx.core.protocol.context import ClientId
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, SETTLED_KEY, Endpoint
 from mcpx.core.telemetry.contained import contain
@@ -131,10 +130,6 @@ class Offer:
             assert self._load is not None  # who makes an offer without it has the server already
             self._server = await self._load(self.hub.endpoint)
         return self._server
-
-    def client_left(self, client: ClientId) -> None:
-        """End what belongs to one client alone: its connection has ended."""
-        self.hub.client_left(client)
 
     # --- the greeting
 

@@ -280,7 +280,7 @@ class SessionClient(HttpClient):
     def close(self) -> None:
         """End what belongs to the client."""
         self._session.spawn(self.connection.close)
-        self._service.server.client_left(self.identity)
+        self._service.server.hub.client_left(self.identity)
 
 
 class SessionlessClient(HttpClient):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import mcp_types
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 
 from mcpx.core.catalog.extensions import SKILLS
 from mcpx.core.catalog.model import JSON
@@ -22,6 +22,7 @@ from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import GREETINGS, INITIALIZE
 from mcpx.core.gateway.native.requests import ResourcesAndPrompts
 from mcpx.core.gateway.offer import NAME, TITLE, Offer
+from mcpx.core.gateway.sdk_path import Context
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.handler import ToolCall
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
@@ -29,7 +30,6 @@ from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import CLIENT_CAPABILITIES_META_KEY
 from mcpx.version import __version__
 
-Context = ServerRequestContext[Any, Any]
 PEER_PREFIX: Final = "mcpx/"
 """Prefix of the methods that only another MCPX knows."""
 

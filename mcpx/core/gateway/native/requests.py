@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import mcp_types
 import msgspec
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp_types.version import LATEST_MODERN_VERSION
 
@@ -36,7 +35,7 @@ from mcpx.core.gateway.native import lists
 from mcpx.core.gateway.native.errors import about_resource, as_protocol_error, no_such_resource
 from mcpx.core.gateway.native.lists import UNCACHED
 from mcpx.core.gateway.native.lookup import ListenStreams, Lookup, kept_page
-from mcpx.core.gateway.sdk_path import is_modern
+from mcpx.core.gateway.sdk_path import Context, is_modern
 from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.messages import Forward, Read, Request, meta_for_server
 from mcpx.core.protocol.requests import Complete, GetPrompt
@@ -53,8 +52,6 @@ from mcpx.core.rendering.results import resource_value
 from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import METHOD_NOT_FOUND, Bytes, MCPError
 from mcpx.errors import CallError
-
-Context = ServerRequestContext[Any, Any]
 
 Convert = Callable[[ResourceTarget, msgspec.Raw], JSON | list[Bytes]]
 GET_SKILL: Final = "skills/get"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import mcp_types
 import msgspec
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
@@ -31,7 +31,7 @@ from mcpx.core.gateway.native.lists import UNCACHED, ListEntry, tools_page
 from mcpx.core.gateway.native.lookup import Lookup
 from mcpx.core.gateway.native.requests import ResourcesAndPrompts, completes
 from mcpx.core.gateway.peer.results import PeerEncoder, as_peer_error
-from mcpx.core.gateway.sdk_path import is_modern
+from mcpx.core.gateway.sdk_path import Context, is_modern
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_members import enveloped
@@ -110,7 +110,6 @@ class OwnResourcesAndPrompts(ResourcesAndPrompts):
         return as_peer_error(error)
 
 
-Context = ServerRequestContext[Any, Any]
 WAIT_SHARE: Final = 0.9  # of the server's connect timeout, for which a greeting waits
 LISTS: Final = ("tools", "resources", "prompts")
 """Capabilities with lists, whose changes are announced whether the server does so or not."""

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 import msgspec
-from mcp.server.context import ServerRequestContext
 from msgspec.structs import replace
 
 from mcpx.core.calls.asking import Render
@@ -28,6 +27,7 @@ from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in, shows_apps
 from mcpx.core.gateway.clients.identity import connection_of, origin_of
 from mcpx.core.gateway.clients.known_clients import known_client, wants_query, writes_strictly
+from mcpx.core.gateway.sdk_path import Context
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.definitions import ExecParameters, WrongParameter, collect_arguments
 from mcpx.core.gateway.tools.encoding import ResultEncoder
@@ -43,7 +43,6 @@ from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import INVALID_PARAMS, Bytes, MCPError
 from mcpx.errors import NAME_LEN, CallError
 
-Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
 
 _LABELS: Final = {tools.INSPECT: INSPECT, tools.RESOURCES: RESOURCES}
