@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
 
 from mcpx.core.config import Placed, Sse, Stdio, Transport
-from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
+from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.servers.transport.placement import Placing
 from mcpx.core.servers.transport.process import NOT_FOUND, ChildProcess, running
 from mcpx.core.wire.channel import PeerNotReading
@@ -21,8 +21,7 @@ from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
 
 if TYPE_CHECKING:
-    from mcpx.core.servers.accounts import Authorizer
-    from mcpx.core.servers.transport.program import Program
+    from mcpx.core.servers.transport.http_link import Options
 
 LAST_OUTPUT_S: Final = 0.03  # after the exit: an answer written before it may still be in the pipe
 LAST_OUTPUT_TIMEOUT_S: Final = 0.5  # for one that left very much in the pipe
@@ -109,51 +108,35 @@ async def open_stdio(
 
 @asynccontextmanager
 async def open_link(
-    transport: Transport,
-    *,
-    limit: int,
-    hooks: Hooks,
-    redact: Callable[[str], str],
-    authorizer: Authorizer | None = None,
-    placing: Placing | None = None,
-    program: Program | None = None,
+    transport: Transport, *, placing: Placing | None = None, **options: Unpack[Options]
 ) -> AsyncIterator[Link]:
     """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
 
-    `limit` is the longest message in bytes. `redact` removes secrets from errors. `authorizer` puts tokens
-    on requests over HTTP, `placing` says on which node a server is that is placed on one. `program` is what
-    MCPX has started at the port.
+    `placing` says on which node a server is that is placed on one.
 
     Raises:
         ConnectionLost: The connection ended by itself (inside an exception group).
         OSError: The command cannot be started.
         NotAuthorized: It is not reached without a token (inside exception groups).
     """
-    async with (
-        _connected(
-            transport, limit, hooks, redact, authorizer=authorizer, placing=placing, program=program
-        ) as link,
-        anyio.create_task_group() as tasks,
-    ):
+    async with _connected(transport, placing, options) as link, anyio.create_task_group() as tasks:
         tasks.start_soon(_raise_when_lost, link)
-        hooks.on_open(link)
+        options["hooks"].on_open(link)
         yield link
         tasks.cancel_scope.cancel()
 
 
 def _connected(
-    transport: Transport,
-    limit: int,
-    hooks: Hooks,
-    redact: Callable[[str], str],
-    *,
-    authorizer: Authorizer | None,
-    placing: Placing | None,
-    program: Program | None,
+    transport: Transport, placing: Placing | None, options: Options
 ) -> AbstractAsyncContextManager[Link]:
+    limit, hooks = options["limit"], options["hooks"]
     if isinstance(transport, Stdio):
         return open_stdio(
-            transport, limit=limit, on_malformed=hooks.on_malformed, on_stderr=hooks.on_stderr, redact=redact
+            transport,
+            limit=limit,
+            on_malformed=hooks.on_malformed,
+            on_stderr=hooks.on_stderr,
+            redact=options["redact"],
         )
     if isinstance(transport, Placed):
         if placing is None or placing.placement is None:
@@ -162,13 +145,7 @@ def _connected(
         return place(placing.server, placing.session, limit=limit, on_malformed=hooks.on_malformed)
     from mcpx.core.servers.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
 
-    if isinstance(transport, Sse):
-        return open_sse(
-            transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer, program=program
-        )
-    return open_http(
-        transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer, program=program
-    )
+    return open_sse(transport, **options) if isinstance(transport, Sse) else open_http(transport, **options)
 
 
 async def _raise_when_lost(link: Link) -> None:

@@ -35,13 +35,17 @@ MAX_RETRY_DELAY_S: Final = 60.0
 
 
 class Options(TypedDict, total=False):
-    """What opens a link, beside its transport; see `connecting.open_link`."""
+    """What opens a link, beside its transport (`connecting.open_link`)."""
 
     limit: Required[int]
+    """The longest message, in bytes."""
     hooks: Required[Hooks]
     redact: Required[Redact]
+    """Removes secrets from errors."""
     authorizer: Authorizer | None
+    """Puts tokens on requests over HTTP."""
     program: Program | None
+    """The program that MCPX has started at the port."""
 
 
 @asynccontextmanager
