@@ -181,17 +181,13 @@ class OwnDirectory:
 
     def _server(self, shown: VisibleServer) -> say.PeerServer:
         status, info = server_status(self.hub.upstreams[shown.name], Count()), shown.info()
-        known = info.catalogue
         error = status.last_error
         return say.PeerServer(
             **{name: getattr(status, name) for name in _STATUS},
             described=cut(info.describe_state(), MAX_TEXT_CHARS),
             sessions=shown.config.sessions,
             last_error=None if error is None else cut(error, MAX_TEXT_CHARS),
-            tools=len(info.tools),
-            resources=len(info.resources),
-            templates=len(known.templates) if known else 0,
-            prompts=len(known.prompts) if known else 0,
+            **info.counts(),
             via=[self.id, *self._via(status.name)][: say.MAX_HOPS],
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -33,6 +34,9 @@ class State(StrEnum):
     INVALID = "invalid"
     STOPPED = "stopped"
     DISABLED = "disabled"
+
+
+_NOTHING: Final = Catalogue(generation=0)
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +104,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def instructions(self) -> str | None:
         """The server's own usage instructions, uncut."""
         return self.catalogue.instructions if self.catalogue else None
+
+    def counts(self) -> JSON:
+        """The numbers of its `tools`, `resources`, `templates` and `prompts`, by these names."""
+        known = self.catalogue or _NOTHING
+        return {kind: len(getattr(known, kind)) for kind in ("tools", "resources", "templates", "prompts")}
 
     def from_last_time(self) -> JSON:
         """`{from_last_time: true, listed_at}` where an earlier MCPX has kept the catalogue, else nothing."""
@@ -170,10 +179,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             version=known.server_version if known else None,
             protocol_version=known.protocol_version if known else None,
             instructions=self.instructions,
-            tools=len(self.tools),
-            resources=len(self.resources),
-            templates=len(known.templates) if known else 0,
-            prompts=len(known.prompts) if known else 0,
+            **self.counts(),
             skills=(len(known.skills) or None) if known else None,
             **self.next_attempt(),
             **self.from_last_time(),

@@ -141,13 +141,7 @@ def _server(upstream: Server, info: ServerInfo) -> ServerReading:
         values=values,
         errors=dict(counters.errors),
         durations=Durations(histogram.bounds, tuple(histogram.counts), histogram.sum),
-        offers={
-            "tools": len(info.tools),
-            "resources": len(info.resources),
-            "templates": len(known.templates) if known else 0,
-            "prompts": len(known.prompts) if known else 0,
-            "skills": len(known.skills) if known else 0,
-        },
+        offers=info.counts() | {"skills": len(known.skills) if known else 0},
         groups=_groups(upstream),
     )
 

@@ -129,15 +129,7 @@ def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
 
 def call_counts(count: Count) -> CallCounts:
     """The calls of a sum."""
-    return CallCounts(
-        calls=count.calls,
-        running=count.running,
-        ok=count.ok,
-        failed=count.failed,
-        refused=count.refused,
-        cancelled=count.cancelled,
-        cached=count.cached,
-    )
+    return CallCounts(**{name: getattr(count, name) for name in CallCounts.__struct_fields__})
 
 
 def server_status(
@@ -159,10 +151,7 @@ def server_status(
         failures=life.failures if life else 0,
         next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
         last_error=_last_error(upstream, info),
-        tools=len(info.tools),
-        resources=len(info.resources),
-        templates=len(known.templates) if known else 0,
-        prompts=len(known.prompts) if known else 0,
+        **info.counts(),
         in_flight=counters.in_flight,
         queued=upstream.queued,
         **asdict(call_counts(count)),
