@@ -18,7 +18,7 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ArgumentsForm
 from mcpx.core.rendering.descriptions.resource_list import describe_resources
 from mcpx.core.rendering.descriptions.servers import instructions, names, search_hint
-from mcpx.core.rendering.descriptions.tool_list import READ_ONLY_MARK, describe_tools, list_tools
+from mcpx.core.rendering.descriptions.tool_list import READ_ONLY_MARK, describe_tools
 from mcpx.core.rendering.tokens import estimate
 
 HEAD_CHARS: Final = 1000
@@ -117,12 +117,12 @@ def describe(
     head = fixed.inspect + (_SERVERS + shown if servers else "No servers are configured.")
     room -= estimate(shown) + estimate(instructions(servers, query=query is not None))
     sure = describe_resources(servers, budget=room // 4, max_description_len=max_description_len)
-    list_all = list_tools if whole else describe_tools
-    tools = list_all(
+    tools = describe_tools(
         servers,
         budget=room - estimate(sure),
         max_description_len=max_description_len,
         marked=None if query is None else query.read_only,
+        named=whole,
     )
     left = room - estimate(tools)
     resources = describe_resources(servers, budget=left, max_description_len=max_description_len)

@@ -50,34 +50,6 @@ _MARKDOWN: Final = re.compile(rf"{_HEADING.pattern}|^\s*(?:[-*+]|\d+\.)\s", re.M
 _MARKDOWN_SEARCH_CHARS: Final = 8000
 
 
-def describe_tools(
-    servers: Sequence[ServerInfo],
-    *,
-    budget: int,
-    max_description_len: int = 300,
-    marked: Marked | None = None,
-) -> str:
-    """The list of servers and tools alone, within `budget` tokens.
-
-    `max_description_len` is the most characters shown of a server's instructions. Tools that are `marked`
-    have `READ_ONLY_MARK` before their names.
-    """
-    if not servers:
-        return "No servers are configured."
-    return _fit(servers, budget, max_description_len, named=False, marked=marked)
-
-
-def list_tools(
-    servers: Sequence[ServerInfo],
-    *,
-    budget: int,
-    max_description_len: int = 300,
-    marked: Marked | None = None,
-) -> str:
-    """The list of tools for a text that names the servers; empty where most servers do not fit."""
-    return _fit(servers, budget, max_description_len, named=True, marked=marked)
-
-
 class _Beside(NamedTuple):
     """What the block of a server says of others: of one that it shares its tools with, or of several."""
 
@@ -89,9 +61,22 @@ class _Beside(NamedTuple):
 _ALONE: Final = _Beside()
 
 
-def _fit(
-    servers: Sequence[ServerInfo], budget: int, instructions: int, *, named: bool, marked: Marked | None
+def describe_tools(
+    servers: Sequence[ServerInfo],
+    *,
+    budget: int,
+    max_description_len: int = 300,
+    marked: Marked | None = None,
+    named: bool = False,
 ) -> str:
+    """The list of servers and tools, within `budget` tokens.
+
+    `max_description_len` is the most characters shown of a server's instructions. Tools that are `marked`
+    have `READ_ONLY_MARK` before their names. With `named` a text before it names the servers, and it is empty
+    where most of them do not fit.
+    """
+    if not servers and not named:
+        return "No servers are configured."
     shown: list[ServerInfo] = []
     besides: dict[str, _Beside] = {}
     for server, same in grouped(sorted(servers, key=lambda server: server.name)):
@@ -103,7 +88,7 @@ def _fit(
                 shown.append(other)
                 besides[other.name] = _Beside(alike)
     shown.sort(key=lambda server: server.name)
-    return fit(shown, _ladder(instructions, besides, named=named, marked=marked), budget)
+    return fit(shown, _ladder(max_description_len, besides, named=named, marked=marked), budget)
 
 
 def _told(server: ServerInfo, same: Same) -> tuple[str, str, Alike, str]:
