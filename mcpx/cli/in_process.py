@@ -176,11 +176,10 @@ def _prepared(config_path: str | None, name: str | None) -> Config:
     text = read_config(config_path)
     config = text.parse(resolve=False)
     servers = _entries(config)
-    name = name and config.server_named(name)
-    if name is not None and name not in servers:
-        raise MCPXError(f"no server {name!r}; {suggestion(name, servers)} To see them: mcpx status")
+    if name is not None:
+        return text.parse(secrets_of=[_known(config.server_named(name), servers)])
     names = [each.name for each in servers.values() if identity_of(each) is not None]
-    return text.parse(secrets_of=names if name is None else [name])
+    return text.parse(secrets_of=names)
 
 
 async def _signing_in(config: Config, request: JSON, report: Report) -> tuple[MCPXError | None, JSON]:

@@ -50,25 +50,19 @@ def complete_argument(
 
 def complete_prompt(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The prompts of the server that the command line names."""
-
-    def names() -> list[tuple[str, str]]:
-        server = ctx.params.get("server") or ""
-        listed = _ask(_config_of(ctx), {"mcpx": "prompts", "server": server}) or {}
-        prompts = listed.get("prompts", {}).get(server, ())
-        return [(each["name"], each.get("description") or "") for each in prompts]
-
-    return _offered(names, incomplete)
+    return _offered(lambda: _of_server(ctx, "prompts", "name", "description"), incomplete)
 
 
 def complete_uri(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The resources of the server that the command line names."""
+    return _offered(lambda: _of_server(ctx, "resources", "uri", "name"), incomplete)
 
-    def names() -> list[tuple[str, str]]:
-        server = ctx.params.get("server") or ""
-        listed = _ask(_config_of(ctx), {"mcpx": "resources", "server": server}) or {}
-        return [(each["uri"], each.get("name") or "") for each in listed.get("resources", {}).get(server, ())]
 
-    return _offered(names, incomplete)
+def _of_server(ctx: click.Context, kind: str, name: str, about: str) -> list[tuple[str, str]]:
+    """The entries of one kind that the server has: of each these two members."""
+    server = ctx.params.get("server") or ""
+    listed = _ask(_config_of(ctx), {"mcpx": kind, "server": server}) or {}
+    return [(each[name], each.get(about) or "") for each in listed.get(kind, {}).get(server, ())]
 
 
 def complete_client(
