@@ -36,7 +36,7 @@ def perform(config_path: str | None, control_request: JSON, report: ReportStep) 
     Raises:
         ConfigError: The configuration cannot be used.
         CallError: As `perform` on the hub of a daemon.
-        DoorError: Likewise.
+        EndpointError: Likewise.
     """
     request = msgspec.convert(control_request, ControlRequest)
     config = _needed(config_path, request)

@@ -332,7 +332,7 @@ async def test_a_sign_of_life_is_waited_for_as_long_as_its_caller_does(monkeypat
     """A time-out of its own would be an error of the protocol, and any answer counts (`servers.health`)."""
     monkeypatch.setattr(client_session, "DISCOVER_TIMEOUT_S", 0.01)
     async with opened(lambda _asked: anyio.sleep_forever()) as on:
-        nobody = SimpleNamespace(requests=SimpleNamespace(watch=id))
+        nobody = SimpleNamespace(watch=id)
         session = PassingSession(on.wire, client_info={}, relay=nobody, on_change=id, on_updated=id)
         with anyio.move_on_after(0.2) as waited:
             await session.discover()
