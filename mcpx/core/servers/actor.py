@@ -83,7 +83,7 @@ class Session(Supervised):
         """The folder for which it is, "" for none; None for one that is not for any in particular."""
         self._variables = {} if client is None else client.variables
         self._vanishes = client is not None and client.vanishes
-        super().__init__(server, host, mode, self._as_opened(mode, server.config))
+        super().__init__(server, host, mode)
         self.client = client if mode is Mode.PER_CLIENT else None
         self.environment = None if self.client is None else self.client.environment
         self.asked_era = era
@@ -107,21 +107,20 @@ class Session(Supervised):
         self._attempts = Attempts(self.name, self._eras)
         self._changes = Signal()  # set while the server is to be listed again; one for each incarnation
 
-    def _as_opened(self, mode: Mode, config: ServerConfig) -> ServerConfig:
-        """The entry as this session is opened: with its project filled in, and its client's variables."""
-        config = _config_for(mode, config)
+    def _as_opened(self, entry: ServerConfig) -> ServerConfig:
+        config = _config_for(self.mode, entry)
         if self._vanishes and not config.idle_stop:
             config = replace(config, idle_stop=VANISHED_IDLE_STOP_S)
         if self.project is None:
             return config
-        runs_there = mode is Mode.PER_PROJECT
+        runs_there = self.mode is Mode.PER_PROJECT
         transport = in_project(config.transport, self.project, self._variables, runs_there=runs_there)
         return replace(config, transport=transport)
 
     def settle_with(self, client: ClientId) -> None:
         """List in the project of a client from the next start on."""
         self.project, self._variables = client.project, client.variables
-        self.config = self._as_opened(self.mode, self.server.config)
+        self.config = self._as_opened(self.server.config)
 
     # --- for the server, and the fleet
 
@@ -255,13 +254,9 @@ class Session(Supervised):
         await self._attempts.run(incarnation, partial(self._live, incarnation))
 
     async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
-        config = self.config
-        if config.ages:
-            config = self._as_opened(self.mode, await self.credentials.current())
         try:
-            await self.serve(incarnation, config, partial(self._connect, incarnation, handshake))
-        finally:  # only now: the process has been terminated
-            self._ended()
+            await self.serve(incarnation, partial(self._connect, incarnation, handshake))
+        finally:
             self.server.server_log.close()
 
     async def _connect(

@@ -156,10 +156,10 @@ class Supervised:
 
     queue_kind: type[CallQueue] = CallQueue
 
-    def __init__(self, server: Owner, host: Host, mode: Mode, config: ServerConfig) -> None:
+    def __init__(self, server: Owner, host: Host, mode: Mode) -> None:
         self.server = server
         self.mode: Final = mode
-        self.config = config
+        self.config = config = self._as_opened(server.config)
         self.name = config.name
         """The server's."""
         self.child = host.child_name(config.name)
@@ -203,6 +203,10 @@ class Supervised:
         """The last listing, as clients are shown it; None before there is one, and where none is made."""
         return None
 
+    def _as_opened(self, entry: ServerConfig) -> ServerConfig:
+        """The entry as this session is opened: by its mode, with the project and variables of its client."""
+        raise NotImplementedError
+
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         raise NotImplementedError
@@ -216,18 +220,24 @@ class Supervised:
         runs_once = isinstance(transport, Http | Sse) and not transport.names_port
         return runs_once or self.mode is Mode.OTHER_ERA
 
-    async def serve(self, incarnation: Incarnation, config: ServerConfig, connect: Connect) -> None:
+    async def serve(self, incarnation: Incarnation, connect: Connect) -> None:
         """Serve by `connect`, over HTTP with the program that the entry has beside its URL, if it has one.
 
         Raises:
             Exception: What `connect` has raised; or there is no program to connect to.
         """
-        if isinstance(config.transport, Http | Sse) and config.transport.program is not None:
-            from mcpx.core.servers.transport.program import serve  # noqa: PLC0415 - for who has such
+        config = self.config
+        if config.ages:
+            config = self._as_opened(await self.credentials.current())
+        try:
+            if isinstance(config.transport, Http | Sse) and config.transport.program is not None:
+                from mcpx.core.servers.transport.program import serve  # noqa: PLC0415 - for who has such
 
-            await serve(self, incarnation, config, connect, partial(cause_of, config=config))
-        else:
-            await connect(config, None)
+                await serve(self, incarnation, config, connect, partial(cause_of, config=config))
+            else:
+                await connect(config, None)
+        finally:  # only now: the process has been terminated
+            self._ended()
 
     def refusal_of(self, request: Request) -> CallError | None:
         """Say why a request may not be sent, or not any more; None where it may be."""

@@ -92,16 +92,6 @@ class _Queue(CallQueue):
             standing.refuse(self.unavailable(standing.request))
 
 
-def _config_for(client: DirectClient, server: Owner, config: ServerConfig) -> ServerConfig:
-    """The entry as the session of a client has it: with the client's project, where that matters."""
-    about = client.identity
-    if not server.wants_project:
-        return config
-    runs_there = server.per_project
-    transport = in_project(config.transport, about.project or "", about.variables, runs_there=runs_there)
-    return replace(config, transport=transport)
-
-
 class DirectSession(Supervised):
     """One client's session with one server, for as long as both last."""
 
@@ -118,8 +108,8 @@ class DirectSession(Supervised):
         on_idle: Callable[[], None] | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
-        super().__init__(server, host, Mode.PASSTHROUGH, _config_for(client, server, server.config))
         self.client = client
+        super().__init__(server, host, Mode.PASSTHROUGH)
         self.environment = client.identity.environment
         self._server_log = server.server_log
         self._counters = server.counters
@@ -175,15 +165,18 @@ class DirectSession(Supervised):
 
     # --- one incarnation
 
+    def _as_opened(self, entry: ServerConfig) -> ServerConfig:
+        about = self.client.identity
+        if not self.server.wants_project:
+            return entry
+        transport = in_project(
+            entry.transport, about.project or "", about.variables, runs_there=self.server.per_project
+        )
+        return replace(entry, transport=transport)
+
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
-        config = self.config
-        if config.ages:
-            config = _config_for(self.client, self.server, await self.credentials.current())
-        try:
-            await self.serve(incarnation, config, partial(self._connect, incarnation))
-        finally:  # only now: the process has been terminated
-            self._ended()
+        await self.serve(incarnation, partial(self._connect, incarnation))
 
     async def _connect(self, incarnation: Incarnation, config: ServerConfig, program: Program | None) -> None:
         """Open one connection, and serve until it is lost or the supervisor asks to leave."""
