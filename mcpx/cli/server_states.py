@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mcpx.cli.asking import ask
-from mcpx.cli.printing import NO_WRAP, Columns, console, echo, print_table, print_texts
+from mcpx.cli.printing import NO_WRAP, Columns, console, counted, echo, print_table, print_texts
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config, ServerConfig, read_config
@@ -233,8 +233,7 @@ def show_check(name: str, check: Check, config: Path, *, with_tools: bool = True
             f"  what it said: mcpx logs {quote(name)}{option}; what is odd with its entry: mcpx check{option}"
         )
         return
-    number = len(check.tools)
-    echo(f"{name} works: {number} tool{'s' if number != 1 else ''}, {check.seconds:g} s", fg="green")
+    echo(f"{name} works: {counted(len(check.tools), 'tool')}, {check.seconds:g} s", fg="green")
     for tool in check.tools if with_tools else ():
         echo(f"  {_line(tool)}")
 

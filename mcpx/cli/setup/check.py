@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.cli.options import config_of, with_config
-from mcpx.cli.printing import echo, print_json
+from mcpx.cli.printing import counted, echo, print_json
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import Config, ServerConfig, json_schema
 from mcpx.core.config.diagnosis import INVALID, NEEDS_SETUP, Diagnosis, diagnose
@@ -159,8 +159,7 @@ def _verdict(found: Examination) -> str:
     if not found.errors:
         names = _needing_setup(found)
         return f"{', '.join(sorted(names))}: not started until what is missing is there"
-    number = len(found.errors)
-    mistakes = f"{number} mistake{'s' if number != 1 else ''}"
+    mistakes = counted(len(found.errors), "mistake")
     if found.config is None:
         option = config_hint(found.source)
         cure = f"correct it, then: mcpx check{option}" if exists(found.source) else f"mcpx setup{option}"
@@ -171,7 +170,7 @@ def _verdict(found: Examination) -> str:
 
 def _show(found: Examination) -> None:
     if config := found.config:
-        echo(f"{found.source}: {len(config.servers)} server{'s' if len(config.servers) != 1 else ''}")
+        echo(f"{found.source}: {counted(len(config.servers), 'server')}")
         _show_servers(found, config)
     for finding in found.findings:
         _show_finding(finding, found.source)

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from mcpx.cli.group import Group
-from mcpx.cli.options import duration_of, with_config
+from mcpx.cli.options import duration_of, json_option, with_config
 from mcpx.cli.printing import counted, echo, print_json
 from mcpx.core.daemon.lifecycle import located
 from mcpx.core.events.audit.chain_files import known_chains
@@ -130,7 +130,7 @@ def _show_merged(logs: list[Log], wanted: Selection, lines: int, *, as_json: boo
 
 @audit.command(short_help="Whether the log is whole.")
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @merge_option
 @click.pass_context
 def verify(ctx: click.Context, *, config_path: str | None, as_json: bool, merge: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ from mcpx.cli.group import with_cure
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.operations.ui import has_browser, open_browser
 from mcpx.cli.options import ARGUMENTS, json_option, with_config
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import counted, echo
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config.server_config import SCOPE
@@ -323,8 +323,7 @@ def _show_result(name: str, done: JSON) -> None:
     if state is None:
         echo(f"signed in to {to}", fg="green")
     elif done["state"] in {State.READY, State.ASLEEP}:
-        tools = done["tools"]
-        echo(f"signed in to {to}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
+        echo(f"signed in to {to}: {counted(done['tools'], 'tool')}", fg="green")
     elif done["state"] == State.NEEDS_SIGN_IN:
         echo(f"signed in to {to}, but that does not suffice: {one_line(state)}", fg="yellow")
     else:

@@ -61,7 +61,7 @@ def token() -> None:
     "--expires", metavar="TIME", callback=_lifetime, help="When it ends, from now: 90m, 12h, 30d or 4w."
 )
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def new(
     *, name: str, profile: str | None, expires: timedelta | None, config_path: str | None, as_json: bool
 ) -> None:
@@ -85,7 +85,7 @@ def new(
 
 @token.command("list", short_help="Their names.")
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def list_tokens(*, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001 - click passes it by name
     """List the tokens that were made with mcpx token new. The tokens themselves are kept nowhere."""
     tokens, now = load_named(), datetime.now(UTC)
@@ -100,7 +100,7 @@ def list_tokens(*, config_path: str | None, as_json: bool) -> None:  # noqa: ARG
 @token.command(short_help="End one.")
 @click.argument("name", shell_complete=complete_token)
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def revoke(*, name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001 - click passes it by name
     """End the token NAME for good, and the sessions of its clients with it."""
     revoke_token(name)

@@ -11,27 +11,25 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 import anyio
 from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.daemon import metric_families as families
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.metric_families import Family, Samples, encode
 from mcpx.core.daemon.status import NodeStatus, PeerStatus
 from mcpx.core.daemon.status_snapshot import restarts
 from mcpx.core.events.records import End
 from mcpx.core.events.stats import Count
+from mcpx.core.servers.server import Server
 from mcpx.core.system.processes import ProcessFigures
 from mcpx.core.telemetry.contained import contained
 from mcpx.core.text import cut, visible
 from mcpx.errors import Code
 from mcpx.version import __version__
-
-if TYPE_CHECKING:
-    from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.server import Server
 
 MAX_SERVERS: Final = 1000  # with samples of their own, as `mcpx.core.events.stats` keeps their costs
 MAX_LABEL_CHARS: Final = 200

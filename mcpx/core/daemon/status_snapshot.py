@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from mcpx.core.catalog.snapshot import ServerInfo, State, iso_seconds
 from mcpx.core.config import redactor_of
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status import (
     AuditStatus,
     CallCounts,
@@ -28,17 +29,14 @@ from mcpx.core.daemon.status import (
 )
 from mcpx.core.events.stats import Count, Totals
 from mcpx.core.running import Environment
+from mcpx.core.servers.accounts import Account
+from mcpx.core.servers.actor import Session
+from mcpx.core.servers.ports import Supervised
+from mcpx.core.servers.server import Server
 from mcpx.core.telemetry.contained import contained
+from mcpx.core.telemetry.metrics import Counters
 from mcpx.version import __version__
 from supervisors import ChildState, Phase
-
-if TYPE_CHECKING:
-    from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.accounts import Account
-    from mcpx.core.servers.actor import Session
-    from mcpx.core.servers.ports import Supervised
-    from mcpx.core.servers.server import Server
-    from mcpx.core.telemetry.metrics import Counters
 
 MAX_CHANGES: Final = 100  # of one server
 
