@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forking.client import command
 from tests.live.servers import absent
 from tests.mcpx.scripted import entry, entry_of
 from tests.mcpx.serving import environment
 from tests.tokens import corpus
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(450)]
 HERE = Path(__file__).parent
 PYTHON = HERE / ".venv-converters" / "bin" / "python"
 TOOL = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
@@ -41,24 +41,25 @@ AS_THEY_ARE = ["google-genai, JSON schema", "openai-agents", "langchain", "anthr
 
 
 @pytest.fixture(scope="module")
-def converted(tmp_path_factory):
-    """What the converters make of what a client of a name is shown; "" is that of the Python SDK."""
+def made(tmp_path_factory):
+    """What the converters make of MCPX's own tools, by the names of clients, and of the corpus."""
     absent(None if PYTHON.exists() else "the converters are missing; scripts/test --all installs them")
     folder = tmp_path_factory.mktemp("converters")
     kept = {"cache": {"read": 60}}  # so that exec has `fresh`, too
-    config = {"mcpServers": {"s": entry(offers={"tools": [TOOL, READ]}, settings=kept)}}
+    own = {"mcpServers": {"s": entry(offers={"tools": [TOOL, READ]}, settings=kept)}}
+    script = folder / "script.json"
+    script.write_text(json.dumps({"offers": {"tools": corpus_tools()}}))
+    native = {"mcpServers": {"s": entry_of(script)}, "expose": "all", "sanitize": "on"}
     calls = [{"server_name": "s", "tool_name": "echo"} | each for each in CALLS]
-    return _made_of(config, folder, NAMES, calls)
-
-
-def _made_of(config, folder, names, calls):
-    """What the converters make of a configuration, by the names of clients."""
-    file = folder / "config.json"
-    file.write_text(json.dumps(config))
-    mcpx = [sys.executable, "-m", "mcpx", "serve", str(file)]
+    jobs = []
+    for name, config, names, its_calls in (("own", own, NAMES, calls), ("native", native, [""], [])):
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps(config))
+        mcpx = command("-m", "mcpx", "serve", str(file))
+        jobs.append({"names": names, "command": mcpx, "calls": its_calls})
     done = subprocess.run(
-        [PYTHON, HERE / "converters" / "convert.py", json.dumps(names), *mcpx],
-        input=json.dumps(calls),
+        [PYTHON, HERE / "converters" / "convert.py"],
+        input=json.dumps(jobs),
         env=environment(folder) | {"OPENAI_AGENTS_DISABLE_TRACING": "1"},
         capture_output=True,
         text=True,
@@ -67,6 +68,24 @@ def _made_of(config, folder, names, calls):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def corpus_tools():
+    rows = [row for each in corpus().values() for row in each]
+    return [
+        {
+            "name": f"{row['tool']}-{number}",
+            "description": row["description"],
+            "inputSchema": row["inputSchema"],
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
+@pytest.fixture(scope="module")
+def converted(made):
+    """What a client of a name is shown; "" is that of the Python SDK."""
+    return made[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,21 +166,8 @@ def test_an_object_is_never_closed_where_it_is_left_to_the_converter(converted):
             assert arguments.get("additionalProperties") is not False, (name, converter)
 
 
-@pytest.mark.timeout(450)
-def test_no_converter_refuses_a_native_tool_of_the_corpus(tmp_path):
-    absent(None if PYTHON.exists() else "the converters are missing; scripts/test --all installs them")
-    rows = [row for each in corpus().values() for row in each]
-    tools = [
-        {
-            "name": f"{row['tool']}-{number}",
-            "description": row["description"],
-            "inputSchema": row["inputSchema"],
-        }
-        for number, row in enumerate(rows)
-    ]
-    (tmp_path / "script.json").write_text(json.dumps({"offers": {"tools": tools}}))
-    config = {"mcpServers": {"s": entry_of(tmp_path / "script.json")}, "expose": "all", "sanitize": "on"}
-    found = _made_of(config, tmp_path, [""], [])[""]
+def test_no_converter_refuses_a_native_tool_of_the_corpus(made):
+    found = made[1][""]
     assert len(found["tools"]) == 527
     assert not found["failed"]
     for converter in OPENAI:

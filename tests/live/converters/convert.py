@@ -1,10 +1,10 @@
 """Puts the tools of an MCP server through the converters of real hosts; run in their virtual environment.
 
-`convert.py NAMES COMMAND...` starts the server for each of the names (a JSON list), opens a session as a
-client of that name ("" for the Python SDK's own, which these hosts keep), lists its tools, and makes
-the calls of exec whose arguments stand on its standard input as a JSON list. It prints, as JSON and by name,
-the `tools` with their schemas, what each converter makes of each (`converted`), or how it fails (`failed`),
-and the `answers` to the calls.
+On its standard input is a JSON list, since to import the converters takes long; each item has `names`, the
+`command` of a server and `calls`. It starts the server for each of the names, opens a session as a client of
+that name ("" for the Python SDK's own, which these hosts keep), lists its tools, and makes the calls of exec
+that have those arguments. It prints, as JSON for each item and by name, the `tools` with their schemas, what
+each converter makes of each (`converted`), or how it fails (`failed`), and the `answers` to the calls.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,8 +62,14 @@ def _anthropic(tool: Tool, session: ClientSession) -> Any:
     return async_mcp_tool(tool, session).to_dict()["input_schema"]
 
 
-def _bedrock(tool: Tool) -> Any:
+@cache
+def _taken_by_bedrock() -> Any:
+    """The shape of a request, out of a file that takes long to read."""
     service = botocore.session.get_session().get_service_model("bedrock-runtime")
+    return service.operation_model("Converse").input_shape
+
+
+def _bedrock(tool: Tool) -> Any:
     spec = {
         "name": tool.name,
         "description": tool.description,
@@ -70,7 +77,7 @@ def _bedrock(tool: Tool) -> Any:
         "strict": False,
     }
     request = {"modelId": "m", "toolConfig": {"tools": [{"toolSpec": spec}]}}
-    found = ParamValidator().validate(request, service.operation_model("Converse").input_shape)
+    found = ParamValidator().validate(request, _taken_by_bedrock())
     if found.has_errors():
         raise ValueError(found.generate_report())
     return tool.inputSchema
@@ -145,9 +152,9 @@ async def _run(name: str, command: list[str], calls: list[dict[str, Any]]) -> di
         }
 
 
-async def _run_all(names: list[str], command: list[str], calls: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: await _run(name, command, calls) for name in names}
+async def _run_all(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: await _run(name, job["command"], job["calls"]) for name in job["names"]} for job in jobs]
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_run_all(json.loads(sys.argv[1]), sys.argv[2:], json.load(sys.stdin)))))
+    print(json.dumps(asyncio.run(_run_all(json.load(sys.stdin)))))
