@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 AXE: Final = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
 PAGE_MS: Final = 30_000  # for what a page waits for: a machine may be busy
+RULES_OF_COLOURS: Final = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 MAX_TABS: Final = 60
 """The most keys to anything on a page with one server."""
 WIDE: Final[ViewportSize] = {"width": 1600, "height": 1000}
@@ -66,12 +67,13 @@ class Visit:
         assert not wrong, wrong
         assert await self.page.evaluate("window.owned") is None
 
-    async def violations(self) -> list[dict[str, Any]]:
-        """What axe-core finds, however serious."""
+    async def violations(self, *, of_colours: bool = False) -> list[dict[str, Any]]:
+        """What axe-core finds, however serious; in another theme of what was looked at, by colours alone."""
         if not await self.page.evaluate("'axe' in window"):
             # its text is evaluated by the debugger, which the page's policy does not hold for
             await self.page.evaluate(AXE.read_text("utf-8"))
-        found = await self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        options = {"resultTypes": ["violations"]} | ({"runOnly": RULES_OF_COLOURS} if of_colours else {})
+        found = await self.page.evaluate("options => axe.run(document, options)", options)
         return [
             {"id": each["id"], "where": [node["target"] for node in each["nodes"]][:5]}
             for each in found["violations"]
