@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs import pages
+from tests.forking import client
 
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", re.DOTALL)
 EXAMPLES = [(path, *found) for path in pages.PATHS for found in EXAMPLE.findall(pages.read(path))]
@@ -21,9 +22,10 @@ SERVERS = {"shop": "tools", "leaflets": "knowledge", "changing": "changing"}
 ANY = "..."  # in what a command prints: whatever comes
 
 
-def run(command, folder, **environ):
-    return subprocess.run(
+def run(command, folder, *, real=False, **environ):
+    return client.run(
         command,
+        real=real,
         cwd=folder,
         env={
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -42,7 +44,7 @@ def run(command, folder, **environ):
 @pytest.mark.parametrize(("path", "code", "printed"), EXAMPLES, ids=lambda value: str(value)[-24:])
 def test_a_program_prints_what_the_page_says(path, code, printed, tmp_path):
     (tmp_path / "example.py").write_text(code, "utf-8")
-    done = run([sys.executable, "-W", "error", "example.py"], tmp_path)
+    done = run([sys.executable, "-W", "error", "example.py"], tmp_path, real=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == printed
 
@@ -60,11 +62,15 @@ def folder(tmp_path_factory):
     }
     (home / "mcpx.json").write_text(json.dumps({"mcpServers": servers}))
     assert command(home, "mcpx", "daemon", "start").returncode == 0
+    for name in SERVERS:
+        assert command(home, "mcpx", "inspect", name).returncode == 0  # once it has listed its tools
     yield home
     assert command(home, "mcpx", "daemon", "stop").returncode == 0
 
 
 def command(home, *words):
+    assert words[0] == "mcpx"
+    words = [client.CONSOLE_SCRIPT, *words[1:]]
     return run(words, home, MCPX_CONFIG="mcpx.json", MCPX_STATE_DIR=str(home / "state"), MCPX_LOG="error")
 
 

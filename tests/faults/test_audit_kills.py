@@ -20,6 +20,7 @@ from mcpx.core.events.audit import chain
 from mcpx.core.events.audit.verifying import verify
 from tests.faults.load import effects_in
 from tests.faults.served import HELLO, entry
+from tests.forking.client import Python
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -53,7 +54,7 @@ class Killed:
         environment = os.environ | {"MCPX_STATE_DIR": str(folder / "state")}
         command = [sys.executable, *HOW[how], "serve", str(folder / "config.json")]
         with (folder / "mcpx.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = Python(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
             )
         self._keys: dict[int, str] = {}

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.forking.client import command
 from tests.live.conformance.suite import Found, Revision, check_client
 
 ROOT: Final = Path(__file__).parents[3]
@@ -74,11 +75,11 @@ ENDPOINTS: Final = ("exec", "transparent")
 
 async def check_mcpx(revision: Revision, endpoint: str, scenarios: list[str]) -> Found:
     """What the suite finds about MCPX as a client, used at one of ENDPOINTS."""
-    command = shlex.join([sys.executable, "-m", "tests.live.conformance.driver", endpoint])
-    return await check_client(revision, command, scenarios, {"PYTHONPATH": str(ROOT)})
+    play = shlex.join([sys.executable, "-m", "tests.live.conformance.driver", endpoint])
+    return await check_client(revision, play, scenarios, {"PYTHONPATH": str(ROOT)})
 
 
 async def check_sign_ins(revision: Revision, scenarios: list[str]) -> Found:
     """What the suite finds about MCPX as a client that signs in, by its commands."""
-    command = shlex.join([sys.executable, "-m", "tests.live.conformance.signing_in"])
-    return await check_client(revision, command, scenarios, {"PYTHONPATH": str(ROOT)})
+    play = shlex.join(command("-m", "tests.live.conformance.signing_in"))
+    return await check_client(revision, play, scenarios, {"PYTHONPATH": str(ROOT)})

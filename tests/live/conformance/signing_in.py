@@ -50,7 +50,7 @@ class Terminal:
     def run(self, *words: str) -> tuple[int, str]:
         """The exit code of a command, and all that it printed."""
         done = subprocess.run(
-            [sys.executable, "-m", "mcpx", *words, "--config", str(self._config)],
+            [sys.executable, "-P", "-m", "mcpx", *words, "--config", str(self._config)],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
