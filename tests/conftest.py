@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from mcpx.core.system.linux import LINUX
 from tests.forking import client
@@ -111,6 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("thorough", patient)
     settings.register_profile("suite", patient, max_examples=40)
     settings.load_profile(config.getoption("hypothesis_profile", None) or "suite")
+    _draw_from_mcpx_alone()
     _hear_signals()
     _load_authorities_once()
     if (workers := config.getoption("numprocesses", None)) and config.option.dist != "no":
@@ -132,6 +134,12 @@ def begin(worker: str) -> None:
     state = Path(STATE.name, worker)
     state.mkdir()
     os.environ["MCPX_STATE_DIR"] = str(state)
+
+
+def _draw_from_mcpx_alone() -> None:
+    """Have hypothesis take constants out of MCPX, not out of all tests: to read those takes 6 s at first."""
+    tests, is_local = str(Path(__file__).parent), providers.is_local_module_file
+    providers.is_local_module_file = lambda file: not file.startswith(tests) and is_local(file)
 
 
 def _load_authorities_once() -> None:

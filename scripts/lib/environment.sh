@@ -13,6 +13,7 @@ venv=$root/.venv
 live=$root/tests/live
 lock=$root/scripts/lib/requirements.txt
 lock_dev=$root/scripts/lib/requirements-dev.txt
+unset PYTHONDONTWRITEBYTECODE # what is installed is compiled when it is first imported, which most of it never is
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -79,6 +80,7 @@ venv_works() {
 pip() {
     local folder=$1 command=$2
     shift 2
+    [ "$command" != install ] || set -- --no-compile "$@"
     quietly "$folder/bin/python" -m pip "$command" --quiet --no-input --disable-pip-version-check "$@"
 }
 
