@@ -25,7 +25,8 @@ FAULTS: Final = {
     "ends": {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('no such database')"]},
     "ends-too": {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('no such table')"]},
 }
-WIDTHS: Final = (1440, 900, 390)
+MIDDLE: Final = 900
+WIDTHS: Final = (1440, MIDDLE, 390)
 PLACES: Final = (
     "",
     "model",
@@ -82,6 +83,8 @@ async def test_it_is_for_everybody_in_three_widths_and_both_themes(visit: Visit,
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": 900})
         assert not await page.evaluate(WIDER), width
+        if place.startswith("servers/server-00/") and width != MIDDLE:
+            continue  # test_look has it in such widths, and it shows nothing of other servers
         for scheme in ("light", "dark"):
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             assert not await visit.violations(of_colours=scheme == "dark"), (width, scheme)
