@@ -12,9 +12,9 @@ A peer whose machine, or the way to it, has gone without a word is noticed by th
 accepts a connection over TCP asks for that (`keep_alive`). They are the links between MCPX, the connections
 to HTTP servers, those of HTTP clients, and those to other replicas.
 
-* A peer that does not answer the kernel's probes is gone after `IDLE_S + PROBES * INTERVAL_S` (35 s). Its
-  kernel answers them, however busy the program is: this tells a dead way from a slow program, and nothing of
-  the program.
+* A peer that does not answer the kernel's probes is gone after `IDLE_S + PROBES * INTERVAL_S` (35 s); on
+  Linux after `unacknowledged_s`, which takes the place of `PROBES` (tcp(7)). Its kernel answers them, however
+  busy the program is: this tells a dead way from a slow program, and nothing of the program.
 * One that was sent something and does not acknowledge it is gone after `unacknowledged_s`. On Linux that
   counts a peer that takes nothing more, too, so it must be longer than a slow reader may pause.
 """

@@ -16,8 +16,8 @@ PNG: Final = (
 WAV: Final = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 PAUSE_S: Final = 0.05
 """Between two notifications of a tool: the suite wants to see them come one by one."""
-RECONNECTION_S: Final = 0.2
-"""How long `test_reconnection` goes on after its stream is closed."""
+RECONNECTION_S: Final = 0.5
+"""How long `test_reconnection` goes on after its stream is closed; after 0.2 s MCPX makes a stream."""
 
 
 def text(words: str) -> JSON:

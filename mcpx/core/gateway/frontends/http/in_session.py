@@ -105,12 +105,9 @@ class InSession(Posted):
         self.write(*envelope.failure(self.id, _CANCELLED))
 
     def ended(self) -> None:
-        """End it, because the session ends: a stream without an answer."""
+        """End it, because the session ends."""
         self.cancel()
-        if self._stream is not None:
-            self.is_over = True
-        else:
-            self.write(*envelope.failure(self.id, _ended(self.exchange.path)))
+        self.write(*envelope.failure(self.id, _ended(self.exchange.path)))
 
 
 class BatchMember(InSession):

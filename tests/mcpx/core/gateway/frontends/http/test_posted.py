@@ -36,7 +36,7 @@ def one_message(response):
     """The message of a response of one kind or the other."""
     if response.headers["content-type"] == JSON:
         return response.json()
-    (data,) = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    (data,) = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
     return json.loads(data)
 
 
@@ -206,6 +206,32 @@ async def test_sessions_end_when_they_are_deleted_or_never_began():
                 for method in ("GET", "DELETE"):
                     answer = await client.request(method, url, headers={"Accept": EVENTS})
                     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("accept", [JSON, f"{JSON}, {EVENTS}"])
+async def test_what_is_open_when_its_session_ends_is_answered_on_a_stream_too(tmp_path, accept):
+    with Ears(tmp_path / "ears") as ears:
+        async with (
+            served(config_of({"s": entry(ears)})) as (_, client, url),
+            at(client, url, modern=False) as talk,
+            anyio.create_task_group() as tasks,
+        ):
+            asked = call(talk, "hang")
+            asked["headers"]["Accept"] = accept
+            asked["json"]["params"]["_meta"] = {"progressToken": "p"}
+            answers = []
+
+            async def post() -> None:
+                answers.append(await client.post(url, **asked))
+
+            tasks.start_soon(post)
+            await ears.hear("call", tool="hang")
+            await client.post(url, **call(talk, "nudge", 8))  # from then on it is a stream, if it can be one
+            assert (await client.delete(url, headers=talk._headers)).status_code == 200
+            await soon(lambda: answers)
+            assert answers[0].headers["content-type"] == (EVENTS if EVENTS in accept else JSON)
+            assert '"id":7,"error":{"code":-32603' in answers[0].text
+            assert '"data":{"code":"cancelled","outcome":"unknown"}' in answers[0].text
 
 
 async def test_a_session_with_nothing_open_is_idle_after_a_while():

@@ -440,6 +440,7 @@ async def test_what_is_open_ends_with_the_token_and_nothing_else(ears, end, mode
         assert ended.status_code == (500 if modern else 200)
         if modern:  # a client whose request is answered with 401 gets another token and sends it again
             assert ended.json()["error"]["data"] == {"code": "cancelled", "outcome": "unknown"}
+        assert '"data":{"code":"cancelled","outcome":"unknown"}' in ended.text
         assert two not in answers
         async with site.at(two, modern=modern) as endpoint:
             release = {"server_name": "s", "tool_name": "release", "arguments": {}}
