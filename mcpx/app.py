@@ -257,4 +257,5 @@ def _describe(hub: Hub) -> str:
         text += "; the configuration file cannot be used"
     if hub.http is not None and hub.http().error is not None:
         text += "; HTTP is not served"
+    text += "".join(f"; {each.name} is parked" for each in hub.parked())
     return text

@@ -78,9 +78,15 @@ class Incarnation:
 
 
 def classify(error: Exception) -> Cause:
-    """Make a retryable cause of any exception, named by its type and text: the default."""
-    text = str(error)
-    return Cause(f"{type(error).__name__}: {text}" if text else type(error).__name__, error=error)
+    """Make a retryable cause of any exception, named by its type and text: the default.
+
+    A task group's is named by what failed first in it.
+    """
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    name, text = type(first).__name__, str(first)
+    return Cause(f"{name}: {text}" if text else name, error=error)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ The theory of operation:
 * After `parking.after` consecutive failures, or at once after one that is not `retryable`, the child
   is `PARKED`: callers are refused, a slow probe goes on. No child is given up for good.
 * A child that did not get ready `parking.alike` times, with the same last words, is parked too: it will say
-  them again. Its probes get rarer and rarer.
+  them again. Its probes get rarer and rarer, as do all those of a child whose parking `slows`.
 * While the cause is `passing`, a child is not parked before `parking.patience` seconds are over, and until
   then attempts that demands have hastened are not counted: callers, however many, cost it nothing.
 * After a failure that is `held`, the child is `IDLE` until a demand or `Resume`: only somebody outside can
@@ -215,7 +215,7 @@ def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
         return _hold(state, fact, moment)
     state = _counted(state, fact.cause, moment)
     if (parking := state.policy.parking) and _is_given_up(state, fact.cause, parking, moment):
-        return _wait(state, Phase.PARKED, moment, probe_delay(state.alike, parking))
+        return _wait(state, Phase.PARKED, moment, probe_delay(state.failures, state.alike, parking))
     return _wait(state, Phase.WAITING, moment, delay(state.failures, moment.jitter, state.policy.backoff))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 
 class Restart(StrEnum):
@@ -71,11 +72,14 @@ class Parking(msgspec.Struct, frozen=True, kw_only=True):
     """Starts in a row that end with the same last words, after which the child is parked."""
     slowest_probe: float = 3600.0
     """With the same last words each time, the time between attempts is doubled up to this."""
+    slows: bool = False
+    """Double it up to that with each failure beyond `after`, too."""
 
 
-def probe_delay(alike: int, parking: Parking) -> float:
-    """Seconds to the next attempt at a parked child that ended so often with the same last words."""
-    doublings = min(max(0, alike - parking.alike), 64)
+def probe_delay(failures: int, alike: int, parking: Parking) -> float:
+    """Seconds to the next attempt at a parked child: it failed so often, and so often with the same words."""
+    beyond = failures - parking.after if parking.slows else 0
+    doublings = min(max(0, alike - parking.alike, beyond), 64)
     return max(parking.probe, min(parking.slowest_probe, parking.probe * 2.0**doublings))
 
 
@@ -100,7 +104,10 @@ class Shutdown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intensity(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `restarts` restarts within `within` seconds, over all children of one supervisor."""
+    """At most `restarts` restarts within `within` seconds, over all children of one supervisor.
+
+    Those with `Parking` do not count: they are given up alone.
+    """
 
     restarts: int = 3
     within: float = 60.0
@@ -108,6 +115,11 @@ class Intensity(msgspec.Struct, frozen=True, kw_only=True):
     def exceeded(self, times: Sequence[float], now: float) -> bool:
         """True if the restarts at `times` (clock readings, the newest included) are too many at `now`."""
         return sum(1 for at in times if now - at <= self.within) > self.restarts
+
+    def as_parking(self, policy: Policy) -> Policy:
+        """The policy of a child that is parked by such failures, and then tried ever more rarely."""
+        parking = Parking(after=self.restarts + 1, probe=self.within / 2, slows=True)
+        return replace(policy, parking=parking, backoff=replace(policy.backoff, healthy_after=self.within))
 
 
 class Strategy(StrEnum):

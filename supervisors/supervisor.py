@@ -2,7 +2,8 @@
 
 It owns its children (each a `ManagedChild`), feeds facts to `step` one after the other and has the commands
 carried out. It decides only what concerns children together: which siblings are restarted with a failed one
-(`strategy`), when failures are too many (`intensity`), and how many start at a time (`starts.StartLimit`).
+(`strategy`), when the failures of those that are never parked are too many (`intensity`), and how many start
+at a time (`starts.StartLimit`).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
@@ -15,7 +16,8 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from dataclasses import replace
 
 import anyio
 import anyio.abc
@@ -42,6 +44,8 @@ Observer = Callable[[Event], None]
 class Supervisor:
     """Keeps children alive. Children are added and removed at any time, before or while it runs.
 
+    A child whose name is in `expendable` is parked where its failures alone would exceed the `intensity`.
+
     A start that takes longer than `slow_start` seconds does not count for `max_starting` (`StartLimit`).
     Children that start elsewhere count for `max_starting_elsewhere` alone.
     """
@@ -51,6 +55,7 @@ class Supervisor:
         *,
         strategy: Strategy = Strategy.ONE_FOR_ONE,
         intensity: Intensity | None = None,
+        expendable: Container[str] = (),
         max_starting: Limit | None = None,
         max_starting_elsewhere: Limit | None = None,
         slow_start: float = math.inf,
@@ -60,6 +65,7 @@ class Supervisor:
     ) -> None:
         self._strategy = strategy
         self._intensity = intensity
+        self._expendable = expendable
         if strategy is Strategy.ONE_FOR_ONE:
             self._starts: Starts | StartLimit = Starts(max_starting, max_starting_elsewhere, slow_start)
         else:  # siblings that depend on each other start one after the other, as in OTP
@@ -86,6 +92,8 @@ class Supervisor:
         """
         if spec.name in self.children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
+        if self._intensity is not None and spec.name in self._expendable:
+            spec = replace(spec, policy=self._intensity.as_parking(spec.policy))
         self.children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
         if self._tasks is not None and child.wanted:
             self._feed(child, facts.Start())
@@ -115,6 +123,11 @@ class Supervisor:
         """Return what is known of a child now."""
         child = self.children.get(name)
         return (self._child(name) if child is None else child).state
+
+    def parked(self) -> list[ChildState]:
+        """Return the state of each child that is parked now."""
+        states = [child.state for child in self.children.values()]
+        return [state for state in states if state.phase is Phase.PARKED]
 
     def demand(self, name: str) -> bool:
         """Start the child now if it rests or waits, because a caller needs it.
@@ -242,7 +255,7 @@ class Supervisor:
         """Apply a failure to the siblings and to the supervisor itself."""
         if child.state.phase is Phase.DONE:
             return
-        if self._intensity is not None:
+        if self._intensity is not None and child.spec.policy.parking is None:
             now = anyio.current_time()
             self._restarts.append(now)
             if self._intensity.exceeded(self._restarts, now):

@@ -90,7 +90,8 @@ class SignIns:
         account = person_account(*self._entry(name))
         name = account.server.name  # the servers of another MCPX have the account of its entry
         if self._tasks is None:
-            raise MCPXError("MCPX ends; nothing was begun")
+            self._hub.need("sign-ins")
+            raise MCPXError("MCPX ends, or begins again with sign-ins in a moment; nothing was begun")
         timeout_s = self._hub.config.login_timeout if timeout_s is None else timeout_s
         found = self._joinable(account, scopes)
         if found is None:

@@ -74,6 +74,7 @@ class Page:
         """
         if not self._is_on:
             raise MCPXError(LEAVING if self.hub.config.ui else OFF)
+        self.hub.need("page")
         origin = await self._origin_of_http() or await self._own_origin()
         return f"{origin}/ui/open?code={self.access.new_code()}"
 

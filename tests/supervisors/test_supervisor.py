@@ -302,6 +302,35 @@ def test_too_many_restarts_end_the_supervisor(virtual):
     virtual(main)
 
 
+def test_an_expendable_child_is_parked_and_costs_its_siblings_nothing(virtual):
+    async def main(supervisor, recorder):
+        other = Patient()
+        supervisor.add(ChildSpec(name="other", run=other.run))
+        supervisor.add(ChildSpec(name="side", run=crash))
+        parked = await recorder.wait_for(ChildParked, count=9)
+        waits = [event.probe_in for event in recorder.of(ChildParked)]
+        assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+        assert (parked.failures, parked.cause.text) == (12, "RuntimeError: no luck")
+        assert (other.running, other.most) == (1, 1)
+        assert [state.child for state in supervisor.parked()] == ["side"]
+
+    virtual(supervised(main, intensity=Intensity(restarts=3, within=60), expendable={"side"}))
+
+
+def test_an_expendable_child_that_fails_now_and_then_is_not_parked(virtual):
+    async def main(supervisor, recorder):
+        async def fails_every_minute(incarnation):
+            incarnation.ready()
+            await anyio.sleep(61)
+            raise RuntimeError("no luck")
+
+        supervisor.add(ChildSpec(name="side", run=fails_every_minute))
+        await recorder.wait_for(ChildReady, count=10)
+        assert not recorder.of(ChildParked)
+
+    virtual(supervised(main, intensity=Intensity(restarts=3, within=60), expendable={"side"}))
+
+
 def test_a_significant_child_takes_its_supervisor_with_it(virtual):
     async def leave(incarnation):
         await anyio.sleep(3)
@@ -391,6 +420,18 @@ def test_a_failure_is_classified_by_its_child(virtual):
         )
         parked = await recorder.wait_for(ChildParked)
         assert (parked.failures, parked.cause.text) == (1, "hopeless: no luck")
+
+    virtual(supervised(main))
+
+
+def test_the_failure_of_a_task_group_is_named_by_what_failed_first_in_it(virtual):
+    async def fails_inside(incarnation):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(crash, incarnation)
+
+    async def main(supervisor, recorder):
+        supervisor.add(ChildSpec(name="p", run=fails_inside))
+        assert (await recorder.wait_for(ChildFailed)).cause.text == "RuntimeError: no luck"
 
     virtual(supervised(main))
 

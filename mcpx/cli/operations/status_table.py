@@ -228,6 +228,7 @@ def problems(daemon: DaemonStatus) -> list[Text]:
         found.append(_http_problem(daemon.http))
     if isinstance(daemon.audit, AuditStatus):
         found.append(_audit(daemon.audit))
+    found += [Text(one_line(each.text), style="red") for each in daemon.parked or ()]
     if isinstance(daemon.faults, dict):
         found.append(_faults(daemon.faults))
     return found

@@ -256,13 +256,25 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
         return present(kind=self.kind, name=self.name, count=count, reason=self.reason)
 
 
-class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class AboutServer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says of itself in the handshake, and what of its offers cannot be used."""
+
+    implementation: str | None = None
+    """The name that the server gives itself; `server_title` is that, where it has no title."""
+    server_title: str | None = None
+    server_version: str | None = None
+    instructions: str | None = None
+    protocol_version: str | None = None
+    capabilities: JSON = {}
+    left_out: tuple[LeftOut, ...] = ()
+    """What cannot be used, and why; a bounded number."""
+
+
+class Catalogue(AboutServer, frozen=True, kw_only=True, dict=True):
     """All that one server offered at its last listing. Keys are tool names and resource URIs.
 
     `generation` is the incarnation that listed it (1 for the first); 0 for one that was kept by an earlier
-    process, and `listed_at` is then when it was last known to be right (seconds since the epoch). `title`,
-    `version`, `instructions`, `protocol_version` and `capabilities` are what the server said of itself in the
-    handshake.
+    process, and `listed_at` is then when it was last known to be right (seconds since the epoch).
     """
 
     generation: int
@@ -273,15 +285,6 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     templates: tuple[TemplateInfo, ...] = ()
     prompts: tuple[PromptInfo, ...] = ()
     skills: tuple[SkillInfo, ...] = ()
-    implementation: str | None = None
-    """The name that the server gives itself; `server_title` is that, where it has no title."""
-    server_title: str | None = None
-    server_version: str | None = None
-    instructions: str | None = None
-    protocol_version: str | None = None
-    capabilities: JSON = {}
-    left_out: tuple[LeftOut, ...] = ()
-    """What cannot be used, and why; a bounded number."""
     listed_at: float | None = None
 
     def tool(self, name: str) -> ToolInfo | None:

@@ -36,8 +36,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     servers: Annotated[
-        Patterns,
-        doc("The servers that are shown: names, or patterns as db-*. Without it, all."),
+        Patterns, doc("The servers that are shown: names, or patterns as db-*. Without it, all.")
     ] = ("*",)
     tools: Annotated[
         dict[NonEmpty, Patterns | ToolRules],
@@ -57,8 +56,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Expose | None, doc("How tools are shown, in place of what the servers' expose says.")
     ] = None
     pinned: Annotated[
-        Patterns | None,
-        doc("Patterns of server.tool, in place of what the servers' pinned says."),
+        Patterns | None, doc("Patterns of server.tool, in place of what the servers' pinned says.")
     ] = None
     overrides: Annotated[
         dict[NonEmpty, dict[NonEmpty, Override]],

@@ -75,8 +75,7 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         doc("Port of 127.0.0.1 that the browser returns to; left out, login_port."),
     ] = None
     callback_host: Annotated[
-        CallbackHost,
-        doc("How that address calls this computer: as the client is registered."),
+        CallbackHost, doc("How that address calls this computer: as the client is registered.")
     ] = "127.0.0.1"
 
     def __repr__(self) -> str:

@@ -3,8 +3,9 @@
 A record of parts, built at once from a configuration: the servers under their own supervisor (`fleet`), the
 registry and the calls over them (`faces`), the records of calls and their sinks, the configuration in force
 (`reloads`), and what hangs on the ports. Frontends (stdio, socket, HTTP) are added by the composition root,
-`mcpx.app`. The tree is `root` (one for one; too many failures of the infrastructure end it) over `upstreams`
-(never escalates); what was added last is stopped first, so that the frontends close before the servers.
+`mcpx.app`. The tree is `root` (one for one; too many failures of essential parts end it, `SIDE_PARTS` are
+parked) over `upstreams` (never escalates); what was added last is stopped first, so that the frontends close
+before the servers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from mcpx.core.daemon.leaving import Leaving
 from mcpx.core.daemon.ports import NO_PEERS, Cluster, NoSignIns, Peers, SignIns
 from mcpx.core.daemon.project_files import ProjectFiles
 from mcpx.core.daemon.reload import Reloads, log_environment, warn_of_disabled
-from mcpx.core.daemon.status import HttpStatus
+from mcpx.core.daemon.status import HttpStatus, PartStatus
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.call_watch import CallWatch
 from mcpx.core.events.history import History
@@ -50,11 +51,44 @@ from mcpx.core.servers.server import Server
 from mcpx.core.telemetry.log_files import last_lines
 from mcpx.core.telemetry.suspend import SuspendWatch
 from mcpx.core.telemetry.tracing import Tracing, ambient
+from mcpx.errors import MCPXError
 from mcpx.paths import AUDIT_FOLDER, state_folder
-from supervisors import ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
+from supervisors import (
+    ChildFailed,
+    ChildParked,
+    ChildSpec,
+    ChildStuck,
+    Event,
+    Intensity,
+    Shutdown,
+    Supervisor,
+)
 
 log = structlog.get_logger()
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
+SIDE_PARTS: Final = {
+    "accounts": "tokens of servers are renewed when they are needed, no earlier",
+    "catalogues": "what servers offer is not remembered for the next start",
+    "clients": "clients are not told of changed lists and resources",
+    "cluster": "servers are not placed on other nodes",
+    "config": "a changed configuration is put in force by `mcpx reload` alone",
+    "gateways": "nothing is shared with the other gateways of the cluster",
+    "idle exit": "MCPX does not end when nobody uses it",
+    "log": "the log grows without bound",
+    "notify": "the service manager is not told of the end",
+    "page": "the page is not served on a port of its own",
+    "peers": "the servers of other MCPX are not available",
+    "pins": "what is new of servers is not pinned",
+    "projects": "servers that the files of projects name are not looked for",
+    "ray": "servers are not placed on other nodes",
+    "reports": "gateways are not told how this node is",
+    "searches": "what was used after which search is not kept",
+    "sign-in links": "clients are not given links to sign in by",
+    "sign-ins": "nobody can sign in to a server",
+    "stats": "counts of calls are not kept for the next start",
+    "suspend": "sessions are not looked at when the machine wakes",
+}
+"""The parts that calls can do without, and what is missing while one is parked. All others are essential."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +141,7 @@ class Hub:
         self.peers, self.cluster, self.http = ports.peers, ports.cluster, http
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
-        self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_event)
+        self.root = Supervisor(intensity=INFRASTRUCTURE, expendable=SIDE_PARTS, observe=_log_event)
         self.clients = ConnectedClients()
         self.leaving = Leaving(lambda: self.config.shutdown_grace)
         tasks = Tasks()
@@ -146,7 +180,7 @@ class Hub:
             self.audit,
             records=self.records,
             expand=expand,
-            joined=lambda config: ports.peers.configure(config, self),
+            joined=self._join,
             reloading=reloading,
         )
         self.reload, self.readapt = self.reloads.reload, self.reloads.readapt
@@ -189,6 +223,35 @@ class Hub:
         root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         root.add(ChildSpec(name="suspend", run=suspend.run))
         root.add(ChildSpec(name="projects", run=self.projects.run))
+
+    def parked(self) -> list[PartStatus]:
+        """The parts that are parked now."""
+        now = anyio.current_time()
+        return [
+            PartStatus(
+                name=each.child,
+                missing=SIDE_PARTS[each.child],
+                cause=each.cause.text if each.cause else "",
+                failing_s=round(now - each.failing_since, 3),
+                next_attempt_in_s=round(max(0.0, (each.next_attempt_at or now) - now), 3),
+            )
+            for each in self.root.parked()
+        ]
+
+    def need(self, part: str) -> None:
+        """Have a part that is parked tried now, for a person who needs it.
+
+        Raises:
+            MCPXError: It was tried just now, and is parked.
+        """
+        if not self.root.demand(part):
+            raise MCPXError(next(each.text for each in self.parked() if each.name == part))
+
+    def _join(self, config: Config) -> None:
+        """Take in a configuration that is in force now: it may mend what keeps failing."""
+        self.peers.configure(config, self)
+        for each in self.root.parked():
+            self.root.demand(each.child)
 
     @property
     def config(self) -> Config:
@@ -344,6 +407,10 @@ def _log_event(event: Event) -> None:
         case ChildFailed(child, _, cause, failures, retry_in):
             log.error("part.failed", part=child, cause=cause.text, failures=failures, exc_info=cause.error)
             log.info("part.restarting", part=child, retry_in_s=retry_in)
+        case ChildParked(child, _, cause, _, probe_in):
+            log.error(
+                "part.parked", part=child, missing=SIDE_PARTS[child], cause=cause.text, retry_in_s=probe_in
+            )
         case ChildStuck(child, _, waited):
             log.error("part.stuck", part=child, waited_s=waited)
         case _:

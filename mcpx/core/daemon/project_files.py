@@ -84,6 +84,7 @@ class ProjectFiles:
         self._own: dict[str, set[str]] = {}  # by project, the names in the configuration, without the label
         self._labels: dict[str, str] = {}
         self._source = ""
+        self._is_over = False  # nobody looks
         self.version = 0
         """The number of times that there were other projects with servers."""
         self._wanted = Signal()
@@ -112,7 +113,7 @@ class ProjectFiles:
         if client.project is None or client not in self._clients:
             return
         with anyio.move_on_after(KNOWN_TIMEOUT_S):
-            while client.project not in self._known or self._is_due(client.project):
+            while not self._is_over and (client.project not in self._known or self._is_due(client.project)):
                 await self._news.wait()
 
     def endpoint_for(self, endpoint: Endpoint, client: ClientId) -> Endpoint:
@@ -255,7 +256,12 @@ class ProjectFiles:
     async def run(self, incarnation: Incarnation) -> None:
         """Look at the files again and again while clients are there, until asked to leave."""
         incarnation.ready()
-        await incarnation.while_wanted(self._follow)
+        try:
+            self._is_over = False
+            await incarnation.while_wanted(self._follow)
+        finally:
+            self._is_over = True
+            self._news.pulse()
 
     async def _follow(self) -> None:
         while True:

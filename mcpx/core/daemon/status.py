@@ -66,6 +66,25 @@ class AuditStatus(msgspec.Struct, frozen=True, kw_only=True):
     required: bool
 
 
+class PartStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of MCPX that is parked, since it keeps failing: for how long, and what is `missing` now."""
+
+    name: str
+    missing: str
+    cause: str
+    failing_s: float
+    next_attempt_in_s: float
+
+    @property
+    def text(self) -> str:
+        """All of it, for a person."""
+        return (
+            f"the part {self.name} of MCPX is parked, because it has kept failing for {self.failing_s:.0f} s"
+            f" ({self.cause}), so that {self.missing}; it is tried again in {self.next_attempt_in_s:.0f} s,"
+            " and at once by mcpx reload (mcpx daemon logs says more)"
+        )
+
+
 class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of PATH and the variables of the servers: `shell` is the login shell that was asked.
 
@@ -97,7 +116,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     `folder` is where it keeps what is for its configuration alone, with its servers' logs; `log` is the file
     of its own, absent where that goes elsewhere. A daemon of an older version says nothing of these five.
     `pins_error` says why what servers offer cannot be pinned, if so; `audit` is present while the audit log
-    cannot be written.
+    cannot be written. `parked` are the parts of MCPX that keep failing.
     """
 
     pid: int
@@ -115,6 +134,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     log: str | msgspec.UnsetType = msgspec.UNSET
     pins_error: str | msgspec.UnsetType = msgspec.UNSET
     audit: AuditStatus | msgspec.UnsetType = msgspec.UNSET
+    parked: list[PartStatus] | msgspec.UnsetType = msgspec.UNSET
     upgrade: UpgradeStatus | msgspec.UnsetType = msgspec.UNSET
     """Added by the command that asks: the daemon knows its own version alone."""
 

@@ -82,6 +82,7 @@ def daemon_status(
         calls=call_counts(hub.meter.since_start().total),
         pins_error=hub.fleet.pins.problem or msgspec.UNSET,
         audit=_audit(hub),
+        parked=hub.parked() or msgspec.UNSET,
     )
 
 

@@ -71,11 +71,7 @@ class Watch(Protocol):
     """Hears of answers. Must not raise."""
 
     def answered(
-        self,
-        watched: Watched,
-        raw: msgspec.Raw | bytes,
-        pieces: Pieces,
-        cost: tuple[int, int] | None,
+        self, watched: Watched, raw: msgspec.Raw | bytes, pieces: Pieces, cost: tuple[int, int] | None
     ) -> None:
         """Note the answer to a call; `cost` is the direct and the spent one, where they were looked at."""
         ...
@@ -136,12 +132,7 @@ class ClientMeter:
         self.rows: dict[tuple[str, str], _Row] = {}
 
     def note(
-        self,
-        server: str,
-        tool: str,
-        raw: msgspec.Raw | bytes,
-        pieces: Pieces,
-        request: Request | None = None,
+        self, server: str, tool: str, raw: msgspec.Raw | bytes, pieces: Pieces, request: Request | None = None
     ) -> None:
         """Count one answer: the server's result (empty where there is none), and the client's, in pieces.
 

@@ -38,13 +38,7 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.enclosed import encode_restored
 from mcpx.core.wire.envelope import RequestId, RPCMessage
-from mcpx.core.wire.incoming import (
-    MAX_DECODED_BYTES,
-    UNREADABLE,
-    decode_params,
-    encoded_error,
-    refusal_of,
-)
+from mcpx.core.wire.incoming import MAX_DECODED_BYTES, UNREADABLE, decode_params, encoded_error, refusal_of
 from mcpx.core.wire.outgoing import Outgoing
 
 NAME: Final = b"mcp-name"

@@ -35,12 +35,7 @@ from mcpx.core.calls.asking import Render
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.handles import answers_in, request_caller
-from mcpx.core.gateway.clients.identity import (
-    as_sent,
-    connection_of,
-    origin_of,
-    request_outbound,
-)
+from mcpx.core.gateway.clients.identity import as_sent, connection_of, origin_of, request_outbound
 from mcpx.core.gateway.clients.outbox import RequestQueue
 from mcpx.core.protocol.messages import Exec, Request, is_fresh, meta_for_server
 from mcpx.core.protocol.requests import RequestContext

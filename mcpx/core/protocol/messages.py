@@ -60,8 +60,7 @@ def encode_for_server(value: Any, what: str) -> bytes:
     encoded = msgspec.json.encode(value)
     if b"null" in encoded and holds_nonfinite(value):  # as msgspec writes them
         raise MCPError(
-            INVALID_PARAMS,
-            f"{what} holds a number that JSON cannot say (NaN or infinity); nothing was sent",
+            INVALID_PARAMS, f"{what} holds a number that JSON cannot say (NaN or infinity); nothing was sent"
         )
     return encoded
 

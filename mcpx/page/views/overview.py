@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from starlette.routing import Route
 
+from mcpx.core.daemon.status import PartStatus
 from mcpx.core.daemon.status_snapshot import daemon_status
 from mcpx.core.events.history import NOTHING, STEP_S, STEPS
 from mcpx.core.events.stats import UNNAMED
@@ -151,7 +152,8 @@ def _problems(daemon: News) -> list[str]:
         "HTTP is not served: {}": http.get("error"),
         "The login shell's environment is not to be had: {}": environment.get("problem"),
     }
-    return [text.format(what) for text, what in said.items() if what]
+    parked = [msgspec.convert(each, PartStatus).text for each in daemon.pop("parked", ())]
+    return [*(text.format(what) for text, what in said.items() if what), *parked]
 
 
 def _attached(page: OpenPage) -> list[AttachedClient]:

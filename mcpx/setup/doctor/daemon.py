@@ -12,9 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from mcpx.core.config import Config
 from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import running_daemons
+from mcpx.core.daemon.status import PartStatus
 from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, token_file
 from mcpx.core.store.paths import DaemonPaths
 from mcpx.core.store.stale import clean_up
@@ -140,6 +143,8 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
     if problem := about.get("config_error"):
         text = f"goes on with what it read before, because the file was changed and cannot be used: {problem}"
         yield wrong(SUBJECT, text, installation.command("check"))
+    for part in about.get("parked", ()):
+        yield wrong(SUBJECT, msgspec.convert(part, PartStatus).text, installation.command("reload"))
     http = about.get("http") or {}
     if error := http.get("error"):
         yield wrong("HTTP", f"is not served: {error}", installation.command("daemon", "status"))

@@ -261,8 +261,7 @@ class ResultShaper:
         page = self.page_of(texts, limit)
         kept = None if page.is_last else self._keep(texts, owner, further)
         return replace(
-            shaped,
-            content=with_texts(blocks, _shown(page, kept, further, as_resource=further.as_resource)),
+            shaped, content=with_texts(blocks, _shown(page, kept, further, as_resource=further.as_resource))
         )
 
     def part(self, value: bytes, order: Order, owner: object) -> ToolResult:

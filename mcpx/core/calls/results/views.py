@@ -17,13 +17,7 @@ from msgspec.structs import replace
 
 from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResult, KeptResults
 from mcpx.core.calls.results.large import LargeResults, NoTurn, Projector, patience_for
-from mcpx.core.calls.results.parts import (
-    Limit,
-    Selectable,
-    check_expression,
-    no_turn,
-    nothing_selected,
-)
+from mcpx.core.calls.results.parts import Limit, Selectable, check_expression, no_turn, nothing_selected
 from mcpx.core.calls.results.shaping import Order, ResultRenderer, ResultShaper
 from mcpx.core.calls.tasks import Tasks
 from mcpx.core.catalog.model import JSON
@@ -142,12 +136,7 @@ class ResultViews:
         return Order(request.server_name, uri, limit, further, structured_is_shown=structured_is_shown)
 
     async def project(
-        self,
-        found: Selectable,
-        request: Exec,
-        client: ClientId | None,
-        *,
-        structured_is_shown: bool = False,
+        self, found: Selectable, request: Exec, client: ClientId | None, *, structured_is_shown: bool = False
     ) -> ToolResult:
         """Render the part that a call selects, within its limit; `structured_is_shown` as for `result`.
 

@@ -69,6 +69,7 @@ class ClientSessions:
         self._changes: dict[str, Diff] = {}
         self._noticed: set[str] = set()
         hub.observe(self._discard_shown)
+        hub.observe(self._note)  # while it does not run, too: what changes then is announced when it does
 
     def tool_list(self, endpoint: Endpoint) -> ToolList:
         """The list of tools for clients of that endpoint, one for as long as it is in use."""
@@ -165,12 +166,8 @@ class ClientSessions:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Announce changes of the catalogues, until asked to leave."""
-        unobserve = self._hub.observe(self._note)
         incarnation.ready()
-        try:
-            await incarnation.while_wanted(self._deliver)
-        finally:
-            unobserve()
+        await incarnation.while_wanted(self._deliver)
 
     def _note(self, server: str, changed: Diff) -> None:
         if self._places != self._hub.projects.version:

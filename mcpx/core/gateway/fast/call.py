@@ -25,14 +25,7 @@ from mcpx.core.events.stats import RESOURCES
 from mcpx.core.gateway.clients.handles import StreamLog, Wire, capabilities_of
 from mcpx.core.gateway.clients.identity import Connection
 from mcpx.core.gateway.eras import Era
-from mcpx.core.gateway.fast.parameters import (
-    NOTHING,
-    Meta,
-    Named,
-    NativeParams,
-    Params,
-    ReadParams,
-)
+from mcpx.core.gateway.fast.parameters import NOTHING, Meta, Named, NativeParams, Params, ReadParams
 from mcpx.core.protocol.context import (
     Caller,
     Capabilities,
@@ -328,12 +321,7 @@ class FastContexts:
         wire.spawn(self._serve_large, wire, request_id, raw, take, scope)
 
     async def _serve_large(
-        self,
-        wire: Wire,
-        request_id: RequestId,
-        raw: msgspec.Raw,
-        take: TakeLarge,
-        scope: anyio.CancelScope,
+        self, wire: Wire, request_id: RequestId, raw: msgspec.Raw, take: TakeLarge, scope: anyio.CancelScope
     ) -> None:
         with scope:
             refusal = None

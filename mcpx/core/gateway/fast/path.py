@@ -135,12 +135,7 @@ class FastPath(FastContexts):
         return True
 
     def _take_native(
-        self,
-        wire: Wire,
-        request_id: RequestId,
-        params: NativeParams,
-        shown: Shown,
-        raw: msgspec.Raw,
+        self, wire: Wire, request_id: RequestId, params: NativeParams, shown: Shown, raw: msgspec.Raw
     ) -> bool:
         """Serve a call of a native tool whose server has listed, unless its arguments are no object."""
         tool, arguments = shown.native[params.name], params.arguments

@@ -16,14 +16,7 @@ from mcpx.core.calls.results.large_requests import LargeCall
 from mcpx.core.gateway.clients.handles import Wire
 from mcpx.core.gateway.eras import Era, EraServer
 from mcpx.core.gateway.fast.call import CALL, Connected, FastCall, FastContexts
-from mcpx.core.gateway.fast.parameters import (
-    NATIVE_CALLS,
-    READS,
-    Decoder,
-    Meta,
-    NativeParams,
-    ReadParams,
-)
+from mcpx.core.gateway.fast.parameters import NATIVE_CALLS, READS, Decoder, Meta, NativeParams, ReadParams
 from mcpx.core.gateway.peer.results import PeerEncoder
 from mcpx.core.gateway.peer.server import PeerServer
 from mcpx.core.protocol.context import NO_CAPABILITIES, ClientId, Transport

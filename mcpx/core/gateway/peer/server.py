@@ -270,10 +270,7 @@ class PeerServer(EndpointServer):
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         encoder = PeerEncoder.for_request(self.hub.views, ctx, self.stamp_for(ctx))
-        client, origin = (
-            connection_of(ctx.session).client,
-            origin_of(connection_of(ctx.session), self.hub),
-        )
+        client, origin = (connection_of(ctx.session).client, origin_of(connection_of(ctx.session), self.hub))
         server, tool = self.server_name, params.name
         try:
             with noting_refusals(self.hub.records, "tool", server, tool, origin):

@@ -29,7 +29,7 @@ import msgspec
 import structlog
 
 from mcpx.core.catalog.lists import LISTS
-from mcpx.core.catalog.model import JSON, Catalogue, Entry, LeftOut
+from mcpx.core.catalog.model import JSON, AboutServer, Catalogue, Entry
 from mcpx.core.config import Redactor, ServerConfig, redactor_of
 from mcpx.core.config.projects import stand_in
 from mcpx.core.servers.offers.entries import InvalidEntry, read_entry
@@ -60,18 +60,8 @@ class UnreadableCatalogue(ValueError):
     """The bytes are no catalogue."""
 
 
-class _About(msgspec.Struct, kw_only=True):
-    implementation: str | None = None
-    server_title: str | None = None
-    server_version: str | None = None
-    instructions: str | None = None
-    protocol_version: str | None = None
-    capabilities: JSON = {}
-    left_out: tuple[LeftOut, ...] = ()
-
-
 class _Stored(msgspec.Struct, kw_only=True):
-    about: _About
+    about: AboutServer
     tools: list[JSON]
     resources: list[JSON]
     templates: list[JSON]
@@ -83,7 +73,7 @@ class _Stored(msgspec.Struct, kw_only=True):
 def encode_catalogue(catalogue: Catalogue, descriptions: Descriptions, redactor: Redactor) -> bytes:
     """The bytes of a catalogue, without the secrets that `redactor` knows."""
     stored = _Stored(
-        about=_About(**{name: getattr(catalogue, name) for name in _About.__struct_fields__}),
+        about=AboutServer(**{name: getattr(catalogue, name) for name in AboutServer.__struct_fields__}),
         descriptions=list(descriptions.items()),
         **{
             kind.field: [each.to_protocol() for each in kind.entries_of(catalogue)] for kind in LISTS.values()
@@ -110,7 +100,7 @@ def decode_catalogue(
             kind.field: kind.kept(_read(kind.info, server, getattr(stored, kind.field)))
             for kind in LISTS.values()
         }
-        about = {name: getattr(stored.about, name) for name in _About.__struct_fields__}
+        about = {name: getattr(stored.about, name) for name in AboutServer.__struct_fields__}
         catalogue = Catalogue(generation=0, listed_at=listed_at, **lists, **about)
     except (ValueError, LookupError, RecursionError) as error:  # msgspec's and InvalidEntry are the first
         raise UnreadableCatalogue(str(error)) from None

@@ -184,10 +184,7 @@ class Asked:
         self.common.spawn(function, *arguments)
 
     async def notify(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Send a notification outside of all requests."""
         del opts
