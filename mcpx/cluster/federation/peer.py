@@ -131,7 +131,9 @@ class Peer:
     async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
         clients = ConnectedClients()
         suspended = SuspendedCalls(self.config.name, ANSWER_S)
-        relay = SessionRelay(self.config.name, _NoCalls(), clients, suspended, self._log)
+        relay = SessionRelay(
+            self.config.name, _NoCalls(), clients, suspended, self._log, entry=lambda: self.config
+        )
         try:
             async with open_session(
                 self.config,

@@ -7,8 +7,8 @@ Secret is every value of `env` and `headers` and every value of a `${VAR}` anywh
 percent-encoded or in Base64.
 
 Not secret: variables that identify the user and the folders (`HOME`, `PATH`), and headers that every client
-sends (`Accept`). The texts of MCPX are redacted, and so are the errors of servers; the results of tools are
-not, because they belong to the caller.
+sends (`Accept`). The texts of MCPX are redacted, and so are the errors of servers; their messages to clients,
+which may have to name a path, for `named_secrets_of` alone. Results are not: they belong to the caller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ _ORDINARY_VARIABLES: Final = frozenset(
 _ORDINARY_HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "origin", "user-agent"}
 )
-
+_SAYS_SECRET: Final = re.compile(
+    r"(?i)(token|secret|pass(word|wd|phrase)?|pwd|credential|cookie|authorization|(api|access|\b|_)key)s?_?\d*$"
+)
+_ORDINARY_VALUE: Final = re.compile(r"[~.]{0,2}/.*|\w+://.*|(?:[\w-]+\.)+[a-z]{2,24}(?::\d+)?", re.ASCII)
+"""Paths, addresses and host names."""
 _END_OF_STRING: Final = re.compile(r'(?<!\\)"')
 _NUMBER: Final = re.compile(rb"\x1a(\d{1,6})\x1a")
 
@@ -164,6 +168,20 @@ def secrets_of(server: ServerConfig) -> list[Secret]:
     return found
 
 
+def named_secrets_of(server: ServerConfig) -> list[Secret]:
+    """Those whose names end as those of secrets do, and passwords in URLs; no path and no address."""
+    transport, found = server.transport, secrets_of(server)
+    texts = [value for _, value in found]
+    if isinstance(transport, Http | Sse):
+        texts.append(transport.url)
+    passwords = {password for text in texts for password in _passwords_in(text)}
+    return [
+        (name, value)
+        for name, value in found
+        if value in passwords or (_SAYS_SECRET.search(name) and not _ORDINARY_VALUE.fullmatch(value))
+    ]
+
+
 def _in_auth(auth: OAuth) -> Iterator[Secret]:
     """The secret of a client, and the lines of its key but for those that frame it."""
     if auth.client_secret is not None:
@@ -190,15 +208,17 @@ def _in_header(value: str) -> Iterator[str]:
 
 def _in_url(value: str) -> Iterator[str]:
     """The password in a URL, and the values of its query."""
-    if "://" not in value:
-        return
+    yield from _passwords_in(value)
+    if "://" in value:
+        with suppress(ValueError):
+            yield from (each for _, each in parse_qsl(urlsplit(value).query))
+
+
+def _passwords_in(url: str) -> Iterator[str]:
+    """The password in a URL as it stands there, and as it is meant; none in any other value."""
     with suppress(ValueError):
-        parts = urlsplit(value)
-        if parts.password:
-            yield parts.password
-            yield unquote(parts.password)
-        for _, each in parse_qsl(parts.query):
-            yield each
+        if "://" in url and (password := urlsplit(url).password):
+            yield from (password, unquote(password))
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -279,7 +279,7 @@ class Session(Supervised):
             client=self.client,
             from_mcpx=self.config.is_remote_mcpx,
             on_question=self._on_question,
-            overrides=lambda: server.credentials.entry.overrides,
+            entry=lambda: server.credentials.entry,
         )
         async with open_session(
             config,

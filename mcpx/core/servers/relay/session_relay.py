@@ -24,7 +24,8 @@ import msgspec
 import structlog
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.config.server_config import Overrides
+from mcpx.core.config.redaction import Redactor, named_secrets_of
+from mcpx.core.config.server_config import ServerConfig
 from mcpx.core.policy.changed_calls import without_secrets
 from mcpx.core.policy.server_questions import presented
 from mcpx.core.protocol.context import ELICITATION, LEVELS, QUESTIONS, Caller, OnStep, wants
@@ -80,19 +81,19 @@ class SessionRelay:
         client: object | None = None,
         from_mcpx: bool = False,
         on_question: Callable[[], None] = lambda: None,
-        overrides: Callable[[], Overrides] = dict,
+        entry: Callable[[], ServerConfig],
     ) -> None:
         """`client` is the one whose own session it is, if any. `from_mcpx`: the server is at another MCPX.
 
-        `on_question` is called with each question; it must not raise. `overrides` are those of the server's
-        entry, now.
+        `on_question` is called with each question; it must not raise. `entry` is the server's, as it is now.
         """
         self.clients = clients
         self._server = server
         self._client = client
         self._from_mcpx = from_mcpx
         self._on_question = on_question
-        self._overrides = overrides
+        self._entry = entry
+        self._redactor: tuple[ServerConfig, Redactor] | None = None
         self._suspended = suspended
         self._attribution = Attribution(server, calls)
         self._attributed: dict[RequestId, Attributed | Unattributed] = {}
@@ -154,7 +155,7 @@ class SessionRelay:
             found = self._only_client(found, method)
         if refusal := found.caller.capabilities.refusal(method, params):
             raise MCPError(refusal.code, f"{refusal.message}; MCPX cannot pass {self._server}'s request on")
-        params = without_secrets(params, _fixed_in(found, self._overrides()))
+        params = self._without_secrets(params, found)
         if method == ELICITATION:
             asking = None if found.caller.is_peer else self._server
             params = presented(params, asking, from_mcpx=self._from_mcpx)
@@ -220,6 +221,16 @@ class SessionRelay:
         if handle is not None:
             handle.notify(ELICITATION_COMPLETE, params)
 
+    def _without_secrets(self, said: JSON, found: Attributed | Unattributed) -> JSON:
+        """A message without the secrets that the server was given by its entry and in the calls that run."""
+        calls, entry = found.calls if isinstance(found, Attributed) else (), self._entry()
+        if self._redactor is None or self._redactor[0] is not entry:
+            self._redactor = entry, Redactor(named_secrets_of(entry))
+        changes = [each.request.change for each in calls if isinstance(each.request, CallTool)]
+        fixed = [each.fixed for each in (*entry.overrides.values(), *changes) if each is not None]
+        shown = self._redactor[1].data(said)
+        return without_secrets(shown if isinstance(shown, dict) else {}, fixed)
+
     # --- notifications
 
     def handle_notification(
@@ -242,7 +253,7 @@ class SessionRelay:
         name = params.get("logger")
         shown = {**params, "logger": f"{self._server}/{name}" if name else self._server}
         found = self._attribution.attribute(named, want_logs=on_request)
-        shown = without_secrets(shown, _fixed_in(found, self._overrides()))
+        shown = self._without_secrets(shown, found)
         if isinstance(found, Attributed):
             if wants(found.caller.log_level, level):
                 found.caller.log(shown)
@@ -257,13 +268,6 @@ class SessionRelay:
             kept = "in the server's log file"
             log.info("upstream.log_kept", server=self._server, reason=reason, kept=kept)
         self._log_file.write(msgspec.json.encode(params))
-
-
-def _fixed_in(found: Attributed | Unattributed, overrides: Overrides) -> list[JSON]:
-    """The arguments that are fixed in the calls that a message may belong to, and in the server's entry."""
-    calls = found.calls if isinstance(found, Attributed) else ()
-    changes = [each.request.change for each in calls if isinstance(each.request, CallTool)]
-    return [each.fixed for each in (*overrides.values(), *changes) if each is not None]
 
 
 def _as_object(params: Mapping[str, Any] | None) -> JSON:

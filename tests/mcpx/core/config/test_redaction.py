@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.core.config import Redactor, parse, redaction, redactor_of
-from mcpx.core.config.redaction import MIN_SECRET_LEN
+from mcpx.core.config.redaction import MIN_SECRET_LEN, named_secrets_of
 
 TOKEN = "tok/en+5ecret=="
 
@@ -61,6 +61,54 @@ def redactor(entry, **environ):
 )
 def test_a_secret_is_replaced_by_its_name(entry, said, shown):
     assert redactor(entry, T=TOKEN)(said) == shown
+
+
+NAMED = {
+    "GITHUB_TOKEN": "ghp_0123456789",
+    "apiKey": "k-012345678",
+    "DB_PASSWORD": "12345678",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI",
+    "SIGNING_KEYS": "one-and-two",
+}
+ORDINARY = {
+    "KEY_FILE": "/home/me/.ssh/id",
+    "PRIVATE_KEY": "~/keys/private.pem",
+    "TOKEN_URL": "https://login.example.com/token",
+    "SECRET_HOST": "vault.example.com:8200",
+    "ACCESS_KEY_ID": "AKIAIOSFODNN7",
+    "API_KEY": "vault.example.com",
+    "KEYBOARD": "qwerty-us",
+    "MODE": "production",
+    "DEBUG_TOKEN": "true",
+}
+
+
+def test_in_what_a_server_says_itself_only_named_secrets_are_taken_out():
+    url = {"DATABASE_URL": "db://user:pass-word@db.example.com/production"}
+    config = parse(
+        json.dumps({"mcpServers": {"s": {"command": "x", "env": NAMED | ORDINARY | url}}}),
+        where="c",
+        environ={},
+    )
+    redact = Redactor(named_secrets_of(config.servers["s"]))
+    said = {**NAMED, **ORDINARY, **url}
+    shown = redact.data(said)
+    assert {name: value for name, value in shown.items() if name in NAMED} == {
+        name: f"***{name}***" for name in NAMED
+    }
+    assert {name: value for name, value in shown.items() if name in ORDINARY} == ORDINARY
+    assert shown["DATABASE_URL"] == "db://user:***DATABASE_URL***@db.example.com/production"
+
+
+def test_headers_are_named_too():
+    entry = {
+        "url": "https://h/?region=eu-central",
+        "headers": {"Authorization": "Bearer ${T}", "X-Api-Key": "0123456789", "X-Region": "eu-central-1"},
+    }
+    config = parse(json.dumps({"mcpServers": {"s": entry}}), where="c", environ={"T": TOKEN})
+    redact = Redactor(named_secrets_of(config.servers["s"]))
+    said = f"{TOKEN} 0123456789 eu-central-1 eu-central"
+    assert redact(said) == "***Authorization*** ***X-Api-Key*** eu-central-1 eu-central"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.paths import configuration_folder
-from tests.mcpx.core.servers.relay.answering import PATIENCE_S, ROOTS, URL
+from tests.mcpx.core.servers.relay.answering import FORM, PATIENCE_S, ROOTS, URL
 from tests.mcpx.core.servers.relay.calling import CallSite, FakeCaller, open_call_site
 
 pytestmark = pytest.mark.anyio
@@ -146,3 +146,27 @@ def test_what_comes_between_calls_is_not_for_those_who_are_confined_to_their_own
     clients.broadcast_log("s", {"level": "info"}, bob.client)
     assert [params["level"] for _, params in ann.notified] == ["error"]
     assert [params["level"] for _, params in bob.notified] == ["info"]
+
+
+async def test_what_a_server_says_itself_is_without_the_secrets_that_it_was_given(tmp_path):
+    token, folder = "ghp_0123456789", "/srv/the-folder"
+    env = {"GITHUB_TOKEN": token, "KEY_PATH": folder}
+    async with open_call_site(tmp_path, env=env) as at:
+        ann = FakeCaller(level="debug")
+        said = {"token": token, "folder": folder, "text": f"signed in with {token} at api.example.com"}
+        await at.result(at.call(ann, "say", level="info", data=said))
+        (logged,) = ann.logged
+        shown = "***GITHUB_TOKEN***"
+        assert logged["data"] == {
+            "token": shown,
+            "folder": folder,
+            "text": f"signed in with {shown} at api.example.com",
+        }
+        form = {**FORM, "params": {**FORM["params"], "message": f"Use {token}?"}}
+        ann.may_answer.set()
+        at.call(ann, "ask", questions=[form])
+        with anyio.fail_after(PATIENCE_S):
+            await ann.was_asked.wait()
+        ((_, asked),) = ann.asked
+        assert f"Use {shown}?" in asked["message"]
+        assert token not in str(asked)
