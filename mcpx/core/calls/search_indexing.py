@@ -53,12 +53,18 @@ class SearchIndexing:
 
     def _begin(self) -> None:
         """Take a turn for the stemmer alone, which takes some time to import, and one for the synonyms."""
-        load_stemmer()
-        asyncio.get_running_loop().call_soon(self._read_synonyms)
+        self._step(load_stemmer, self._read_synonyms)
 
     def _read_synonyms(self) -> None:
-        groups_of("")
-        asyncio.get_running_loop().call_soon(self._turn)
+        self._step(lambda: groups_of(""), self._turn)
+
+    def _step(self, work: Callable[[], object], then: Callable[[], None]) -> None:
+        """Do some work, and go on in the next turn even where it fails: there are searches that wait."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the boundary: one odd entry costs itself, it is not read again
+            contain(error, "search_indexing")
+        asyncio.get_running_loop().call_soon(then)
 
     def _turn(self) -> None:
         if not self._unread:
@@ -66,13 +72,10 @@ class SearchIndexing:
         if not self._unread:
             self._end()
             return
-        try:
-            self._unread[-1].read(CHARS_PER_TURN)
-        except Exception as error:  # noqa: BLE001 - the boundary: one odd entry costs itself, it is not read again
-            contain(error, "search_indexing")
-        if self._unread[-1].whole:
+        index = self._unread[-1]
+        self._step(lambda: index.read(CHARS_PER_TURN), self._turn)
+        if index.whole:
             self._unread.pop()
-        asyncio.get_running_loop().call_soon(self._turn)
 
     def _end(self) -> None:
         self._running = False

@@ -145,8 +145,9 @@ def import_alone(module: str) -> ModuleType:
     try:
         return import_module(module)
     finally:  # so that a later import of the package is a whole one
-        for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
-            del sys.modules[name]
+        for name in list(sys.modules):  # a copy: other threads import meanwhile
+            if name == package or name.startswith(f"{package}."):
+                del sys.modules[name]
 
 
 class Home(NamedTuple):

@@ -5,11 +5,14 @@ from unittest.mock import Mock
 
 import pytest
 
+from mcpx.core.calls import search_indexing
 from mcpx.core.calls.search_indexing import CHARS_PER_TURN, QUIET_S, SearchIndexing
 from mcpx.core.catalog.search_index import index_of
 from tests.mcpx.core.rendering.snapshots import server, tool
 
 pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
 
 
 def long_server(name: str = "long", tools: int = 50):
@@ -70,3 +73,15 @@ async def test_an_entry_that_cannot_be_read_costs_itself_alone():
     indexing.when_read(read.set)
     await read.wait()
     assert {"good", "better"} <= set(index_of("odd", odd.catalogue).names)
+
+
+async def test_a_step_that_fails_leaves_no_search_waiting(monkeypatch):
+    def fails() -> None:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr(search_indexing, "load_stemmer", fails)
+    servers = [long_server(tools=1)]
+    indexing, read = SearchIndexing(lambda: servers), asyncio.Event()
+    indexing.when_read(read.set)
+    await asyncio.wait_for(read.wait(), PATIENCE_S)
+    assert index_of("long", servers[0].catalogue).whole
