@@ -137,6 +137,8 @@ class Audit:
         if self._retry is not None:
             self._retry.cancel()
             self._try_again(again=False)
+        if unwritten := len(self.backlog) + self.backlog.lost:
+            log.error("audit.not_written", folder=self._place, lines=unwritten, reason=self.problem)
         if self._chain is not None:
             self._chain.close()
             self._chain = None

@@ -9,6 +9,7 @@ import os
 import anyio
 import anyio.lowlevel
 import pytest
+from structlog.testing import capture_logs
 
 from mcpx.core.events.audit import audit as audit_module
 from mcpx.core.events.audit import chain
@@ -73,6 +74,16 @@ async def test_what_does_not_fit_into_memory_is_lost_and_the_log_says_so(log, mo
         audit._try_again()
     assert log.lines()[-1]["what"] == f"{lost} lines could not be written"
     assert log.problems() == []
+
+
+async def test_what_cannot_be_written_at_the_end_is_said(log, monkeypatch):
+    with capture_logs() as said, log.audit() as audit:
+        FullDisk(monkeypatch)
+        for name in ("one", "two"):
+            call(audit, name)
+            audit.flush()
+    (line,) = [each for each in said if each["event"] == "audit.not_written"]
+    assert (line["lines"], line["reason"]) == (2, "No space left on device")
 
 
 async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log, monkeypatch):
