@@ -6,6 +6,7 @@ state at once, figures once a second. `history` sends the last hour, and each st
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
@@ -192,11 +193,16 @@ def _endpoint(endpoint: Endpoint) -> str | None:
 
 
 async def history(page: OpenPage, _argument: str) -> AsyncGenerator[News, None]:
-    """The last hour, then each step as it ends, and how the one that runs has changed."""
+    """The last hour, then each step as it ends, and how the one that runs has changed.
+
+    Where the clock was set back, it begins again.
+    """
     kept = page.hub.history
-    last, running = kept.ended(), NOTHING
-    yield {"step_s": STEP_S, "until": (last + 1) * STEP_S, "points": kept.points()}
+    last, running = sys.maxsize, NOTHING
     while True:
+        if kept.ended() < last:
+            last = kept.ended()
+            yield {"step_s": STEP_S, "until": (last + 1) * STEP_S, "points": kept.points()}
         while last < (ended := kept.ended()):
             last = max(last + 1, ended - STEPS)
             yield {"point": kept.point(last), "until": (last + 1) * STEP_S}

@@ -117,6 +117,16 @@ async def test_the_last_hour_is_sent_whole_and_then_step_by_step(monkeypatch):
             assert closed["until"] > first["until"]
 
 
+async def test_the_curves_begin_again_where_the_clock_is_set_back(monkeypatch):
+    async with visiting(config_of({"s": entry()})) as visitor, visitor.following("history") as news:
+        first = await news.next()
+        now = history._now()
+        monkeypatch.setattr(history, "_now", lambda: now - history.STEPS)
+        again = await news.until(lambda piece: "points" in piece and piece is not first)
+        assert again["until"] < first["until"]
+        assert len(again["points"]) == history.STEPS
+
+
 async def test_nothing_is_left_that_looks_for_nobody():
     async with visiting(config_of({"s": entry()})) as visitor:
         hub, page = visitor.hub, visitor.page
