@@ -2,8 +2,8 @@
 //
 // `get` and `post` give the JSON of the answer, and throw a `Failure` with the daemon's own words; its `answer` has
 // what else was said of that, such as `code` and `problems`. `follow` calls
-// a listener with each piece of news of a topic, and gives a function that ends that. While the page is hidden
-// it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
+// a listener with each piece of news of a topic, beginning with all there is, and gives a function that ends that.
+// While the page is hidden it follows nothing; when it is seen again, each topic begins anew. `connection` says how
 // the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
 // place until somebody turns to this one) or "ended" (signed out).
 //
@@ -58,6 +58,7 @@ const MAX_RETRY_MS = 5000;
 let stream = null;
 let followed = "";
 let scheduled = false;
+let isDue = false; // the stream is to be opened anew, even if its topics stay the same
 let retry = null;
 let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
@@ -69,7 +70,7 @@ let isLeaving = false; // while the daemon is told to end the session: the strea
 export function follow(topic, listener) {
   const its = listeners.get(topic) ?? new Set();
   listeners.set(topic, its.add(listener));
-  schedule();
+  beginAnew();
   return () => {
     its.delete(listener);
     if (!its.size) listeners.delete(topic);
@@ -77,12 +78,20 @@ export function follow(topic, listener) {
   };
 }
 
+// Has each topic begin anew with all there is: for a listener that has joined, and for one whose topic has failed.
+// A view that is left and opened again between two frames leaves the topics as they were, for Preact ends the old
+// listener and adds the new one at once; what the stream still has to say means nothing to the new one.
+export function beginAnew() {
+  isDue = true;
+  schedule();
+}
+
 function schedule() {
   if (scheduled) return;
   scheduled = true;
   queueMicrotask(() => {
     scheduled = false;
-    if (wanted() !== followed) open(wanted());
+    if (isDue || wanted() !== followed) open(wanted());
   });
 }
 
@@ -95,6 +104,7 @@ function open(topics) {
   clearTimeout(retry);
   stream?.close();
   stream = null;
+  isDue = false;
   followed = topics;
   if (!topics) return;
   stream = new EventSource(`api/events?page=${PAGE}&topic=${topics}`);
@@ -217,12 +227,15 @@ export function useDaemon() {
   return state;
 }
 
-// The state that `reduce(state, news)` makes of a topic's news.
-export function useTopic(topic, reduce = (_state, news) => news, initial = null) {
-  const [state, setState] = useState(initial);
+// The state that `reduce(state, news)` makes of a topic's news, with `newsAt`: when the last ones came. Once the
+// topic has failed, `failed` says why, and what the state has is no longer current (`Outdated`).
+export function useTopic(topic, reduce = (_state, news) => news) {
+  const [state, setState] = useState(null);
   useEffect(() => {
-    setState(initial);
-    return topic ? follow(topic, (news) => setState((before) => reduce(before, news))) : undefined;
+    setState(null);
+    return follow(topic, (news) => setState((before) => (news.failed
+      ? { ...before, failed: news.failed }
+      : { ...reduce(before, news), failed: undefined, newsAt: Date.now() })));
   }, [topic]);
   return state;
 }

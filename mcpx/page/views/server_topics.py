@@ -76,6 +76,7 @@ async def server(page: OpenPage, name: str) -> AsyncGenerator[Any, None]:
             with anyio.move_on_after(FIGURES_S - GATHER_S):
                 while hub.fleet.version == version and not offers.wants:
                     await hub.fleet.news.wait()
+        hub.upstream(name)  # which says that it is gone
 
 
 def card_of(page: OpenPage, name: str) -> JSON:

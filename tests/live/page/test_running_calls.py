@@ -42,8 +42,9 @@ async def test_a_call_that_runs_is_on_top_until_it_ends_and_its_end_is_listed(
             given = {"text": str(number)}
             await quick.call("exec", server_name="quick", tool_name="echo", arguments=given)
         await expect(rows.nth(2)).to_contain_text("echo")
-        for place in ("calls", "", "calls"):  # left, and opened again
+        for place in ("", "calls"):  # left, and opened again
             await visit.go(place)
+        await visit.hop("", "calls")
         await expect(rows.nth(1)).to_contain_text("hang")
         await expect(rows.nth(1)).to_contain_text("running")
         await expect(running).to_contain_text("1")

@@ -33,6 +33,13 @@ WIDER: Final = """() => {
     return ["the page", ...[...document.querySelectorAll("body *")].filter(isWider).map(named)].slice(-8);
 }"""
 """What makes the page scroll sideways."""
+HOP: Final = """async (places) => {
+    for (const place of places) {
+        history.replaceState(null, "", `#/${place}`);
+        dispatchEvent(new Event("hashchange"));
+        await null; // views are rendered before this goes on: neither a frame nor a timer comes between
+    }
+}"""
 
 
 class Visit:
@@ -60,6 +67,10 @@ class Visit:
         """Go to a view: what stands behind the #."""
         await self.page.goto(f"{self.origin}/ui/#/{place}")
         await self.page.locator("h1").first.wait_for()
+
+    async def hop(self, *places: str) -> None:
+        """Go to these views, one after the other, before the browser paints: a busy one takes its time."""
+        await self.page.evaluate(HOP, places)
 
     async def check(self) -> None:
         """Nothing has happened that must not, since it was last asked."""

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib.mjs";
 import { useTopic } from "../api.mjs";
 import { count, counted } from "../widgets/format.mjs";
 import { Dialog } from "../widgets/dialog.mjs";
-import { Empty, Loading, Notice } from "../widgets/notice.mjs";
+import { Empty, Loading, Outdated } from "../widgets/notice.mjs";
 import { Search } from "../widgets/search.mjs";
 import { Detail } from "./calls-detail.mjs";
 import { Row, what, who } from "./calls-row.mjs";
@@ -23,7 +23,6 @@ const endedAt = (call) => call.id / 1000 + (call.ms ?? 0);
 // What runs, the longest first, then the last that have ended, the latest first; news are new calls, and calls
 // that have changed. Every call that runs stays; of the others, half of the places are for slow ones.
 export function known(before, news) {
-  if (news.failed) return { ...before, failed: news.failed };
   const calls = new Map(news.whole || !before?.list ? [] : before.list.map((call) => [call.id, call]));
   for (const call of news.calls) calls.set(call.id, call);
   const running = new Set(news.running);
@@ -49,7 +48,7 @@ export function Calls({ rest }) {
   const all = frozen ?? state?.list;
   const shown = useMemo(() => matching(all ?? [], text, kind), [all, text, kind]);
   if (!state) return html`<h1>Calls</h1><${Loading} />`;
-  if (!state.list) return html`<h1>Calls</h1><${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`;
+  if (!state.list) return html`<h1>Calls</h1><${Outdated} state=${state} />`;
   const waiting = frozen ? state.list.filter((call) => !frozen.some((each) => each.id === call.id)).length : 0;
   const number = (key, each) => (key === "running" && !frozen ? state.running : all.filter(each.holds).length);
   return html`<div class="stack">
@@ -71,6 +70,7 @@ export function Calls({ rest }) {
         <${Search} label="Filter calls" placeholder="Client, server, tool or code" value=${text} onInput=${setText} />
       </div>
     </div>
+    <${Outdated} state=${state} />
     ${state.hidden > 0 && html`<p class="small muted number">
       ${counted(state.hidden, "more call runs", "more calls run")}; those that began first are listed.
     </p>`}

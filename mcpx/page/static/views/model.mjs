@@ -4,20 +4,19 @@ import { useTopic } from "../api.mjs";
 import { Badge } from "../widgets/badge.mjs";
 import { useNow } from "../widgets/clock.mjs";
 import { count, counted, duration, saved, share } from "../widgets/format.mjs";
-import { Empty, Failed, Loading, Notice } from "../widgets/notice.mjs";
+import { Empty, Loading, Notice, Outdated } from "../widgets/notice.mjs";
 import { Tabs } from "../widgets/tabs.mjs";
 import { Given } from "./model-given.mjs";
 import { Ranking } from "./model-search.mjs";
 
 const SEARCH = "search";
 const ANYBODY = "as-other";
-const reduced = (before, news) => (news.failed ? { ...before, failed: news.failed } : news);
 
 export function Model({ rest }) {
-  const known = useTopic("model", reduced);
+  const known = useTopic("model");
   const [chosen, tab] = rest;
   if (!known) return html`<h1>What the model sees</h1><${Loading} />`;
-  if (!known.clients) return html`<h1>What the model sees</h1><${Failed} failure=${{ message: known.failed }} />`;
+  if (!known.clients) return html`<h1>What the model sees</h1><${Outdated} state=${known} />`;
   const id = chosen || known.clients[0]?.id || ANYBODY;
   const client = known.clients.find((each) => each.id === id);
   const other = known.others.find((each) => each.id === id);
@@ -27,6 +26,7 @@ export function Model({ rest }) {
       <h1>What the model sees</h1>
       <span class="muted">${counted(known.clients.length + known.left_out, "client")} attached</span>
     </div>
+    <${Outdated} state=${known} />
     <${Clients} known=${known} id=${id} tab=${tab} />
     ${client || other
       ? html`<${Tabs} label="What is shown of the client" current=${tab === SEARCH ? search : given}

@@ -1,7 +1,7 @@
 // The overview: what is wrong, the last hour as curves, the servers as cards, and who is connected.
 import { html, useEffect, useRef, useState } from "../lib.mjs";
 import { useTopic } from "../api.mjs";
-import { Loading, Notice } from "../widgets/notice.mjs";
+import { Loading, Notice, Outdated } from "../widgets/notice.mjs";
 import { Clients, Daemon } from "./overview/daemon.mjs";
 import { Curves } from "./overview/curves.mjs";
 import { Nodes } from "./overview/nodes.mjs";
@@ -10,14 +10,13 @@ import { Faults, isFault, remark } from "./overview/faults.mjs";
 
 // What is known so far, of the news of the topic: members that have not changed are left out of it.
 function known(before, news) {
-  if (news.failed) return { ...before, failed: news.failed };
   const cards = new Map(before?.cards);
   const heard = news.clients ? Date.now() : before?.heard;
   for (const name of news.removed ?? []) cards.delete(name);
   for (const card of news.servers ?? []) cards.set(card.name, timed(card, news.order ? null : cards.get(card.name)));
   const order = news.order ?? before?.order ?? [...cards.keys()];
   const listed = order.map((name) => cards.get(name)).filter(Boolean);
-  return { ...before, ...news, failed: undefined, cards, heard, order, listed };
+  return { ...before, ...news, cards, heard, order, listed };
 }
 
 // A card with when it was heard of, and when the server failed, if that was while somebody looked: it may be
@@ -38,7 +37,7 @@ export function Overview() {
     <div class="hidden" role="status">${spoken}</div>
     ${!state && html`<${Loading} />`}
     ${(state?.problems ?? []).map((text) => html`<${Notice} key=${text} tone="bad" live="alert">${text}</${Notice}>`)}
-    ${state?.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
+    <${Outdated} state=${state} />
     ${ready && html`<${Faults} servers=${state.listed} />`}
     <div hidden=${ready && !state.listed.length}><${Curves} /></div>
     ${ready && state.nodes?.length > 0 && html`<${Nodes} nodes=${state.nodes} cluster=${state.cluster} />`}

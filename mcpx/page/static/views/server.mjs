@@ -6,7 +6,7 @@ import { useNow } from "../widgets/clock.mjs";
 import { Contained } from "../widgets/contained.mjs";
 import { bytes, count, duration, ms, saved, share } from "../widgets/format.mjs";
 import { Figure, Figures } from "../widgets/figure.mjs";
-import { Failed, Loading, Notice } from "../widgets/notice.mjs";
+import { Failed, Loading, Notice, Outdated } from "../widgets/notice.mjs";
 import { Tabs } from "../widgets/tabs.mjs";
 import { About } from "./server/about.mjs";
 import { Actions } from "./server/actions.mjs";
@@ -23,16 +23,15 @@ const MAX_ENTRIES = 100; // of the timeline, as the daemon keeps them
 
 // What is known so far, of the news of the topic; `seen` is when the card came, for what goes on by itself.
 function known(before, news) {
-  if (news.failed) return { ...before, failed: news.failed };
   const timeline = news.timeline ?? [...(before?.timeline ?? []), ...(news.new ?? [])].slice(-MAX_ENTRIES);
-  return { ...before, ...news, failed: undefined, timeline, seen: news.card ? Date.now() : before?.seen };
+  return { ...before, ...news, timeline, seen: news.card ? Date.now() : before?.seen };
 }
 
 // rest: what the address names within the tab
 export function Server({ name, tab = "tools", rest }) {
   const state = useTopic(`server:${name}`, known);
   if (!state?.card) return html`<div class="stack"><div class="head"><h1>${name}</h1></div>
-    ${state ? html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>` : html`<${Loading} />`}</div>`;
+    ${state ? html`<${Outdated} state=${state} />` : html`<${Loading} />`}</div>`;
   return html`<${Known} name=${name} tab=${tab} rest=${rest} state=${state} />`;
 }
 
@@ -45,8 +44,7 @@ function Known({ name, tab, rest, state }) {
       <${Head} name=${name} card=${card} />
       <${About} offers=${offers} card=${card} />
     </div>
-    ${state.failed && html`<${Notice} tone="bad" live="alert"
-      title="It is gone.">The configuration has no such server any more.</${Notice}>`}
+    <${Outdated} state=${state} />
     <${Remarks} name=${name} card=${card} />
     <${Instances} instances=${card.instances} />
     <${Numbers} card=${card} seen=${state.seen} />

@@ -3,7 +3,7 @@ import { html, useMemo, useState } from "../../lib.mjs";
 import { useTopic } from "../../api.mjs";
 import { Curve } from "../../widgets/curve.mjs";
 import { count, counted, minute, ms, saved, share, short } from "../../widgets/format.mjs";
-import { Notice } from "../../widgets/notice.mjs";
+import { Outdated } from "../../widgets/notice.mjs";
 import { Table } from "../../widgets/table.mjs";
 
 const HOUR_S = 3600;
@@ -14,7 +14,6 @@ const [CALLS, FAILED, REFUSED, P50, P95, DIRECT, SPENT] = [0, 1, 2, 3, 4, 5, 6];
 
 // {step_s, until, points, open} of the news: whole first, then a point each time a step closes.
 function known(before, news) {
-  if (news.failed) return { ...before, failed: news.failed };
   if (news.points) return news;
   const next = { ...before, until: news.until ?? before.until, open: news.open ?? null };
   if (news.point) next.points = [...before.points, news.point].slice(-HOUR_S / before.step_s);
@@ -66,7 +65,7 @@ export function Curves() {
   const [at, setAt] = useState(null); // the time that is pointed at, in all of them
   const history = useTopic("history", known);
   const data = useMemo(() => (history?.points ? columns(history) : null), [history]);
-  if (history?.failed) return html`<${Notice} tone="bad" live="alert">${history.failed}</${Notice}>`;
+  if (!data && history) return html`<${Outdated} state=${history} />`;
   if (!data) return html`<section class="panel curves" aria-label="The last hour"
     aria-busy="true">${[0, 1, 2, 3].map((each) => html`<div key=${each} class="curve-panel"></div>`)}</section>`;
   const ago = data.span === HOUR_S ? "in the last hour" : `in the last ${data.span / 60} minutes`;
@@ -81,6 +80,7 @@ export function Curves() {
   const failed = bars(data, data.failed, history.step_s);
   return html`<section aria-labelledby="hour-title" class="stack tight">
     <h2 id="hour-title" class="hidden">What happened ${ago}</h2>
+    <${Outdated} state=${history} />
     <div class="panel curves">
       <${Panel} title="Calls" value=${short(calls)} beside=${ago}>
         <${Curve} ...${common} times=${called.times} label="Calls" format=${short}

@@ -3,7 +3,7 @@ import { html, memo, useEffect, useRef, useState } from "../../lib.mjs";
 import { useTopic } from "../../api.mjs";
 import { count } from "../../widgets/format.mjs";
 import { Copy } from "../../widgets/copy.mjs";
-import { Empty, Loading, Notice } from "../../widgets/notice.mjs";
+import { Empty, Loading, Outdated } from "../../widgets/notice.mjs";
 import { Search } from "../../widgets/search.mjs";
 
 const MAX_LINES = 2000;
@@ -15,7 +15,6 @@ const TONES = [
 
 // What is known of the log so far: lines with numbers that stay with them.
 function known(before, news) {
-  if (news.failed) return { ...before, failed: news.failed };
   const kept = news.from_start ? [] : (before?.lines ?? []);
   let next = before?.next ?? 0;
   const left = news.skipped ? [{ key: next++, text: `${count(news.skipped)} lines came too fast to be shown`,
@@ -50,7 +49,7 @@ export function Log({ server }) {
         <${Copy} text=${() => shown.map((line) => line.text).join("\n")} what="the lines that are shown" />
       </div>
     </div>
-    ${state.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
+    <${Outdated} state=${state} />
     <div class="log" ref=${box} role="log" aria-live="off" aria-label=${`What ${server} says on standard error`}
       tabindex="0" onScroll=${scrolled}>
       ${shown.map((line) => html`<${Line} key=${line.key} line=${line} />`)}

@@ -4,7 +4,7 @@ import { useAnswer, useTopic } from "../../api.mjs";
 import { Badge } from "../../widgets/badge.mjs";
 import { Copy } from "../../widgets/copy.mjs";
 import { count, counted } from "../../widgets/format.mjs";
-import { Empty, Failed, Loading, Notice } from "../../widgets/notice.mjs";
+import { Empty, Failed, Loading, Notice, Outdated } from "../../widgets/notice.mjs";
 
 export const LEVELS = {
   error: { tone: "bad", word: "mistake" },
@@ -27,6 +27,7 @@ export function Configuration() {
   }, [version]);
   if (!answer) return failure ? html`<${Failed} failure=${failure} again=${again} />` : html`<${Loading} />`;
   return html`
+    <${Outdated} state=${news} />
     <${Standing} answer=${answer} again=${again} />
     <${Findings} answer=${answer} />
     <${FileText} answer=${answer} />
