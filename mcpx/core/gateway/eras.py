@@ -45,13 +45,6 @@ from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.enclosed import enclose
-from mcpx.core.wire.envelope import (
-    INVALID_REQUEST,
-    PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-    RequestId,
-)
 from mcpx.core.wire.incoming import encoded_error
 
 if TYPE_CHECKING:
@@ -202,7 +195,7 @@ class EraServer:
 
     # --- an ordinary opening
 
-    def take(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+    def take(self, request_id: envelope.RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request without the SDK's server; or leave it to that, with False and nothing done."""
         if (offer := self._serves.opening) is None:
             return False
@@ -217,7 +210,7 @@ class EraServer:
             return False
         return self._list(request_id, method, raw)
 
-    def _open_session(self, offer: Offer, request_id: RequestId, raw: msgspec.Raw) -> bool:
+    def _open_session(self, offer: Offer, request_id: envelope.RequestId, raw: msgspec.Raw) -> bool:
         """Answer `initialize`, and commit what it agrees to, as the SDK's runner does."""
         try:
             asked = _decode_opening(raw)
@@ -235,7 +228,7 @@ class EraServer:
         self._dispatcher.channel.write(*envelope.answer(request_id, [greeting]))
         return True
 
-    def _list(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+    def _list(self, request_id: envelope.RequestId, method: str, raw: msgspec.Raw) -> bool:
         try:
             asked = _decode_listing(raw) if raw else _Listing()
         except (msgspec.DecodeError, RecursionError):
@@ -314,7 +307,7 @@ class EraServer:
                 versions = list(MODERN_PROTOCOL_VERSIONS)
                 data = {"supported": versions, "requested": (params or {}).get("protocolVersion")}
                 text = "this connection speaks the 2026-07-28 revision; there is no initialize"
-                raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+                raise envelope.MCPError(envelope.UNSUPPORTED_PROTOCOL_VERSION, text, data)
             asked = await self._arrive(context, method, params)
             if asked is not None:
                 return self._as_result(asked)
@@ -323,7 +316,7 @@ class EraServer:
             text = (
                 "this connection speaks the handshake era; requests with the 2026-07-28 envelope are refused"
             )
-            raise MCPError(INVALID_REQUEST, text)
+            raise envelope.MCPError(envelope.INVALID_REQUEST, text)
         await self._arrive(context, method, params)
         result = await (await self._by_sdk()).request(context, method, params)
         self._served(method)
@@ -361,7 +354,7 @@ def _is_token(value: object) -> bool:
 def _has_envelope(params: Params) -> bool:
     """Return True if the request has the reserved key of the modern envelope."""
     meta = (params or {}).get("_meta")
-    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+    return isinstance(meta, Mapping) and envelope.PROTOCOL_VERSION_META_KEY in meta
 
 
 def _one_way(context: Received) -> Received:

@@ -1,11 +1,10 @@
 """The policy of one server: which of what it offers there is for clients, in which form, and what may run.
 
-Owned by the `Server` and shared by its sessions, the direct ones included. Everything that shows,
-searches, finds or runs something of a server sees its catalogue through `shown`, so what is not admitted
-does not exist anywhere else, and tools for apps alone only for those who look for them. What a client names
-and no listing holds (the URI of a template, a prompt before the first listing, anything at a transparent
-endpoint) is held against `admits_...`. `configure` puts other settings in force, from one turn of the event
-loop to the next.
+Owned by the `Server` and shared by its sessions, the direct ones included. Everything that shows, searches,
+finds or runs something of a server sees its catalogue through `shown`, so what is not admitted does not exist
+anywhere else, and tools for apps alone only for those who look for them. What a client names and no listing
+holds (the URI of a template, a prompt before the first listing, anything at a transparent endpoint) is held
+against `admits_...`. `configure` puts other settings in force, from one turn of the event loop to the next.
 
 A profile narrows a policy and never widens it: `NarrowedPolicy` stands for the server's own where the server
 is seen through one, and has nothing of its own but the rules of the profile, as they are at the moment.

@@ -19,18 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.rendering import result_members
 from mcpx.core.rendering.large_results import essential_contents, essentials, is_dense
-from mcpx.core.rendering.result_members import (
-    COMPLETE,
-    Readers,
-    decode_members,
-    is_given,
-    read_array,
-    read_block,
-    read_each,
-    read_item,
-    read_texts,
-)
 from mcpx.core.text import cut, kind_of
 from mcpx.errors import CallError, Code
 
@@ -60,9 +50,14 @@ def to_server(state: str) -> str:
 INPUT_REQUIRED: Final = "input_required"
 TASK: Final = "task"
 _NULLABLE: Final = ("structuredContent", "_meta")  # where null is the same as nothing
-_TOOL: Final[Readers] = {"content": partial(read_array, read=read_block), "isError": msgspec.json.decode}
-_RESOURCE: Final[Readers] = {"contents": partial(read_array, read=read_item)}
-_NO_READERS: Final[Readers] = {}
+_TOOL: Final[result_members.Readers] = {
+    "content": partial(result_members.read_array, read=result_members.read_block),
+    "isError": msgspec.json.decode,
+}
+_RESOURCE: Final[result_members.Readers] = {
+    "contents": partial(result_members.read_array, read=result_members.read_item)
+}
+_NO_READERS: Final[result_members.Readers] = {}
 _MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
 _MAX_METHODS: Final = 8  # named in an error
 
@@ -116,26 +111,28 @@ def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
     return value
 
 
-def read_members(raw: msgspec.Raw, readers: Readers = _NO_READERS, *, server: str = "") -> JSON:
+def read_members(
+    raw: msgspec.Raw, readers: result_members.Readers = _NO_READERS, *, server: str = ""
+) -> JSON:
     """The members of a result: those that have readers as these read them, the others as they came.
 
     Raises:
         CallError: As in `read_result`.
     """
     try:
-        members: JSON = decode_members(raw)
+        members: JSON = result_members.decode_members(raw)
         if "resultType" in members:
             kind = msgspec.json.decode(members["resultType"])
             if kind == INPUT_REQUIRED:
                 return read_result(raw, server=server)  # which raises it
             _check_type(kind, members, server)
-        read_each(members, readers)
+        result_members.read_each(members, readers)
     except msgspec.ValidationError:
         return read_result(raw, server=server)  # which says what is wrong
     except (msgspec.DecodeError, RecursionError) as error:
         raise _not_json(error, server) from None
     for name in _NULLABLE:
-        if name in members and not is_given(members[name]):
+        if name in members and not result_members.is_given(members[name]):
             del members[name]
     return members
 
@@ -152,7 +149,7 @@ def read_tool_result(raw: msgspec.Raw, *, server: str = "", large: bool = True, 
         return read
     if whole:
         return read_result(raw, server=server)
-    return read_texts(raw) or read_members(raw, _TOOL, server=server)
+    return result_members.read_texts(raw) or read_members(raw, _TOOL, server=server)
 
 
 def read_resource_result(raw: msgspec.Raw, *, server: str = "", whole: bool = False) -> JSON:
@@ -170,7 +167,7 @@ def read_resource_result(raw: msgspec.Raw, *, server: str = "", whole: bool = Fa
 
 def _check_type(kind: Any, result: JSON, server: str) -> None:
     """Raise what is to be raised for a result that is not `complete`."""
-    if kind is None or kind == COMPLETE:
+    if kind is None or kind == result_members.COMPLETE:
         return
     if kind == INPUT_REQUIRED:
         raise _questions(result, server)

@@ -3,14 +3,10 @@
 Owns `search_answer`, which `inspect(query)` calls, and `best_tools` for the errors about unknown names. Pure.
 The text is grouped by server, best first:
 
-    ## github (26 tools)
-    create_issue(owner: string, repo: string, title: string, ...): Create a new issue in a repository
-    list_issues(owner: string, repo: string, ...): List issues of a repository
-    get_issue update_issue add_issue_comment +21
-    same tools as github: github-work
-    ## linear (12 tools)
-    ...
-    Other servers: jira: create_issue get_issue; notion: create_page; 31 more
+    ## github (26 tools) create_issue(owner: string, repo: string, title: string, ...): Create a new issue in
+    a repository list_issues(owner: string, repo: string, ...): List issues of a repository get_issue
+    update_issue add_issue_comment +21 same tools as github: github-work ## linear (12 tools) ... Other
+    servers: jira: create_issue get_issue; notion: create_page; 31 more
 
 Tools that several servers have (`mcpx.core.catalog.alike`) are shown of the one that matches best, and the
 others named. The best servers have lines of their own. Each gets its best entry whole, the first one its best

@@ -22,14 +22,6 @@ from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.core.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
 from mcpx.core.wire.intake import INTAKE, LargeMessage
 from mcpx.core.wire.lines import KEPT_BYTES, MAX_MESSAGES_PER_TURN, Line, TooLong, Turns
-from mcpx.core.wire.malformed import (
-    MalformedLine,
-    Mender,
-    may_have_lone_surrogates,
-    mend_lone_surrogates,
-    mend_numbers,
-    shallow,
-)
 from mcpx.core.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
@@ -88,7 +80,7 @@ class Receiver(Generic[D]):
         self._delayed: deque[Line] = deque()  # behind an `initialize` or a batch
         self._batch: Batch | None = None  # to which the message belongs that is being taken
         self._members: deque[bytes] = deque()  # of a batch, not taken yet
-        self._turns = Turns(channel, limit, self._take_few, Mender if mends else None)
+        self._turns = Turns(channel, limit, self._take_few, malformed.Mender if mends else None)
         self.feed = self._turns.feed
 
     @property
@@ -157,8 +149,8 @@ class Receiver(Generic[D]):
         try:
             if not line.isascii():
                 line.decode()  # strictly: what is passed on must not break the next reader
-            if self._mends and may_have_lone_surrogates(line):
-                line = mend_lone_surrogates(line)
+            if self._mends and malformed.may_have_lone_surrogates(line):
+                line = malformed.mend_lone_surrogates(line)
             answer = envelope.split_large_answer(line) if len(line) >= envelope.LARGE_BYTES else None
             message = answer or envelope.decode_message(line)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
@@ -292,7 +284,11 @@ class Receiver(Generic[D]):
                 return
         if isinstance(error, RecursionError) and self._is_taken_without_its_depths(line):
             return
-        if self._mends and isinstance(error, msgspec.DecodeError) and (mended := mend_numbers(line)) != line:
+        if (
+            self._mends
+            and isinstance(error, msgspec.DecodeError)
+            and (mended := malformed.mend_numbers(line)) != line
+        ):
             if not self._refuses_numbers(line, mended):
                 self._take(mended)
             return
@@ -308,7 +304,7 @@ class Receiver(Generic[D]):
         return message.method is None and self._outgoing.fail_raw(message.id, error)
 
     def _is_taken_without_its_depths(self, line: bytes) -> bool:
-        if self.too_deep is None or (rest := shallow(line)) is None:
+        if self.too_deep is None or (rest := malformed.shallow(line)) is None:
             return False
         try:
             message = envelope.decode_message(rest)
@@ -318,14 +314,14 @@ class Receiver(Generic[D]):
             return False
         return self.too_deep(self._dispatcher, message.id, message.method, message.params)
 
-    def _skip(self, problem: MalformedLine) -> None:
+    def _skip(self, problem: malformed.MalformedLine) -> None:
         """Fail the request that the line answers, or that it is, and nothing else."""
         is_request = self._refuses and malformed.is_request(problem)
         if is_request or not self._outgoing.fail_answered(problem.head, problem.tail, problem.error):
             self._refuse(problem)
         self._on_malformed(problem.head[:MAX_SHOWN_BYTES], problem.text)
 
-    def _refuse(self, problem: MalformedLine) -> None:
+    def _refuse(self, problem: malformed.MalformedLine) -> None:
         """Answer what may have been a request, if this side is the server."""
         if self._refuses and (pieces := malformed.refusal(problem)):
             self._respond(None, pieces)

@@ -19,10 +19,7 @@ import msgspec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.identity import (
-    Connection,
-    is_probe,
-)
+from mcpx.core.gateway.clients.identity import Connection, is_probe
 from mcpx.core.protocol.context import Transport
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import members_of, value_of

@@ -38,14 +38,6 @@ from mcpx.core.protocol.messages import encode_for_server
 from mcpx.core.servers.relay.clients import LOG, ConnectedClients
 from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import (
-    CLIENT_CAPABILITIES_META_KEY,
-    INVALID_PARAMS,
-    LOG_LEVEL_META_KEY,
-    Bytes,
-    MCPError,
-    RequestId,
-)
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -73,7 +65,7 @@ def shows_apps(connection: Connection) -> bool:
 
 def capabilities_in(params: Mapping[str, Any] | None) -> Capabilities:
     """The capabilities in the envelope of a request of 2026-07-28."""
-    given = ((params or {}).get("_meta") or {}).get(CLIENT_CAPABILITIES_META_KEY)
+    given = ((params or {}).get("_meta") or {}).get(envelope.CLIENT_CAPABILITIES_META_KEY)
     return NO_CAPABILITIES if given is None else read_capabilities(envelope.encode(given))
 
 
@@ -144,7 +136,7 @@ class ConnectionHandle:
 class Writer(Protocol):
     """Takes answers."""
 
-    def write(self, *pieces: Bytes) -> None:
+    def write(self, *pieces: envelope.Bytes) -> None:
         """Send an answer in pieces."""
         ...
 
@@ -152,7 +144,7 @@ class Writer(Protocol):
 class Wire(Protocol):
     """What requests come over: a stream, or one POST of HTTP. See `WireDispatcher`."""
 
-    fast_cancels: dict[RequestId, Callable[[], None]]
+    fast_cancels: dict[envelope.RequestId, Callable[[], None]]
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -172,7 +164,7 @@ class Wire(Protocol):
         ...
 
     @property
-    def take_slowly(self) -> Callable[[RequestId, str, msgspec.Raw], None]:
+    def take_slowly(self) -> Callable[[envelope.RequestId, str, msgspec.Raw], None]:
         """Has the SDK's handlers serve a request that the fast path has had."""
         ...
 
@@ -180,11 +172,11 @@ class Wire(Protocol):
         """Run a coroutine function."""
         ...
 
-    def notify_lossy(self, method: str, params: Bytes | None) -> None:
+    def notify_lossy(self, method: str, params: envelope.Bytes | None) -> None:
         """Send a progress or log message."""
         ...
 
-    def notify_progress(self, token: RequestId, members: bytes) -> None:
+    def notify_progress(self, token: envelope.RequestId, members: bytes) -> None:
         """Send progress on a request."""
         ...
 
@@ -241,8 +233,8 @@ def answers_in(given: Mapping[str, Any] | None) -> InputAnswers | None:
     if responses is None and state is None:
         return None
     if state is not None and not isinstance(state, str):
-        raise MCPError(
-            INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
+        raise envelope.MCPError(
+            envelope.INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
         )
     encoded = b"" if responses is None else encode_for_server(responses, "inputResponses")
     return InputAnswers(encoded, state)
@@ -286,7 +278,7 @@ def request_caller(ctx: ServerRequestContext[Any, Any], hub: HubView, queue: Req
         modern=modern,
         is_local=peer is None and is_near,
         is_peer=peer is not None,
-        level=((ctx.params or {}).get("_meta") or {}).get(LOG_LEVEL_META_KEY),
+        level=((ctx.params or {}).get("_meta") or {}).get(envelope.LOG_LEVEL_META_KEY),
         sessions=None if modern else hub.clients.handles,
         log=log,
         ask=partial(_ask_over, outbound),

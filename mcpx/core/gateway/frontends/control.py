@@ -38,8 +38,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
                                                            "told_all" and the variables that fit
 
 With "folder", inspect, exec, resources and prompts are those of a client that was started there. With
-"profile" or "only", inspect, exec, resources and prompts see what is shown at such an endpoint, and no
-more.
+"profile" or "only", inspect, exec, resources and prompts see what is shown at such an endpoint, and no more.
 
 The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
 schema says what they are (`mcpx.core.validation.errors`), and what "arguments" has of these keys does not

@@ -2,10 +2,9 @@
 
 Owns the shape of a server's block on each rung of the ladder:
 
-    ## docs
-    file:///guide.md (Guide, text/markdown, 1.2 kB): How to start, and what to do next
-    file:///{name}.md (page template, text/markdown)
-    skill://release/SKILL.md (skill of 3 files): How to release this project
+    ## docs file:///guide.md (Guide, text/markdown, 1.2 kB): How to start, and what to do next
+    file:///{name}.md (page template, text/markdown) skill://release/SKILL.md (skill of 3 files): How to
+    release this project
 
 then with the descriptions cut shorter, then without them, then URI and name alone, then
 `## docs: 412 resources, 1 template, e.g. file:///guide.md`, and at last the counts alone. Servers that offer

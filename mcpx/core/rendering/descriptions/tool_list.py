@@ -10,16 +10,13 @@ name holds a space (`create_issue get_issue list_issues`), then with the instruc
 without them, and at last `## github: 26 tools`, or nothing where the server is named above the list. Servers
 with the same tools (`mcpx.core.catalog.alike`) share the block of the first:
 
-    ## prom-us
-    query_range(query: string, start: string, end: string): Query metrics over a range of time
-    same tools as prom-us: prom-eu, prom-ap
-    same tools as prom-us, without delete_series: prom-sa
-    ## prom-cn (same tools as prom-us): those instructions of its that are not those of prom-us
+    ## prom-us query_range(query: string, start: string, end: string): Query metrics over a range of time same
+    tools as prom-us: prom-eu, prom-ap same tools as prom-us, without delete_series: prom-sa ## prom-cn (same
+    tools as prom-us): those instructions of its that are not those of prom-us
 
 and one that has some of its own has a block for these. Tools stand in the order of their names, deprecated
-ones last. Of a server's state only that is shown which lasts
-until a person does something (`needs setup`): every other passes, and a server that is not ready is listed
-from its last known catalogue.
+ones last. Of a server's state only that is shown which lasts until a person does something (`needs setup`):
+every other passes, and a server that is not ready is listed from its last known catalogue.
 """
 
 from __future__ import annotations

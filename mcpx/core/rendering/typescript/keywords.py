@@ -25,7 +25,7 @@ _OBJECT: Final = frozenset(
         "maxProperties",
         "dependentRequired",
         "dependencies",
-    ],
+    ]
 )
 _ARRAY: Final = frozenset(["items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"])
 _STRING: Final = frozenset(["minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType"])
@@ -53,10 +53,10 @@ ANNOTATIONS: Final = frozenset(
         "definitions",
         "$anchor",
         "$vocabulary",
-    ],
+    ]
 )
 _CHANGE_MEANING: Final = frozenset(
-    ["not", "dependentSchemas", "contains", "$dynamicRef", "$recursiveRef", "extends", "disallow"],
+    ["not", "dependentSchemas", "contains", "$dynamicRef", "$recursiveRef", "extends", "disallow"]
 )
 _SHAPES: Final = {
     "properties": dict,

@@ -31,7 +31,7 @@ _RESERVED: Final = frozenset(
         "false",
         "where",
         "key",
-    },
+    }
 )
 
 

@@ -23,17 +23,6 @@ from mcpx.core.servers.passthrough.messages import NOTHING, elements_of, members
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.enclosed import one_line
-from mcpx.core.wire.envelope import (
-    MCP_METHOD_HEADER,
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    METHOD_NOT_FOUND,
-    PROTOCOL_VERSION_META_KEY,
-    Bytes,
-    MCPError,
-    RequestId,
-    escaped,
-)
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
 
 if TYPE_CHECKING:
@@ -77,17 +66,17 @@ class Headers:
     def __init__(self, schemas: ToolSchemas) -> None:
         self._schemas = schemas
 
-    def of(self, method: str, params: Bytes, _about: object = None) -> dict[str, str]:
+    def of(self, method: str, params: envelope.Bytes, _about: object = None) -> dict[str, str]:
         """The headers that repeat parts of a message (2026-07-28)."""
         members = members_of(bytes(params))
-        version = value_of(members_of(members.get("_meta", NOTHING)).get(PROTOCOL_VERSION_META_KEY))
+        version = value_of(members_of(members.get("_meta", NOTHING)).get(envelope.PROTOCOL_VERSION_META_KEY))
         if not isinstance(version, str):
             return {}
-        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
+        headers = {envelope.MCP_PROTOCOL_VERSION_HEADER: version, envelope.MCP_METHOD_HEADER: method}
         named_by = "taskId" if method in TASK_METHODS else inbound.NAME_BEARING_METHODS.get(method, "")
         name = value_of(members.get(named_by))
         if isinstance(name, str):
-            headers[MCP_NAME_HEADER] = inbound.encode_header_value(name)
+            headers[envelope.MCP_NAME_HEADER] = inbound.encode_header_value(name)
         if method == "tools/call" and isinstance(name, str):
             headers |= self._of_arguments(name, value_of(members.get("arguments")))
         return headers
@@ -114,7 +103,7 @@ class ServerMessages(Protocol):
 
     def take_request(
         self,
-        server_id: RequestId,
+        server_id: envelope.RequestId,
         method: str,
         params: msgspec.Raw,
         about: Passed | None,
@@ -134,7 +123,7 @@ class Carrier:
 
     def start(
         self,
-        request_id: RequestId,
+        request_id: envelope.RequestId,
         method: str,
         params: msgspec.Raw | bytes,
         about: Passed | None,
@@ -143,7 +132,7 @@ class Carrier:
         """Send a request. `answer` is called once; after a lost link perhaps not at all."""
         outgoing = self._wire.outgoing
         given = bytes(params) if params else None
-        outgoing.call_as(request_id, escaped(method), given, answer, about=about)
+        outgoing.call_as(request_id, envelope.escaped(method), given, answer, about=about)
         return _SentOnWire(outgoing, request_id, method)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
@@ -154,7 +143,7 @@ class Carrier:
         await self._wire.run(_no_request, _no_notification, task_status=task_status)
 
     def _take_request(
-        self, wire: WireDispatcher, request_id: RequestId, method: str, params: msgspec.Raw
+        self, wire: WireDispatcher, request_id: envelope.RequestId, method: str, params: msgspec.Raw
     ) -> bool:
         def answered(answer: msgspec.Raw) -> None:
             wire.channel.write(*answer_line(request_id, answer))
@@ -167,7 +156,7 @@ class Carrier:
         return True
 
 
-def answer_line(request_id: RequestId, answer: msgspec.Raw) -> list[envelope.Bytes]:
+def answer_line(request_id: envelope.RequestId, answer: msgspec.Raw) -> list[envelope.Bytes]:
     """The message with that answer."""
     return [b'{"jsonrpc":"2.0","id":' + envelope.encode(request_id) + b",", one_line(bytes(answer)), b"}\n"]
 
@@ -175,7 +164,7 @@ def answer_line(request_id: RequestId, answer: msgspec.Raw) -> list[envelope.Byt
 class _SentOnWire:
     __slots__ = ("_method", "_outgoing", "_request_id")
 
-    def __init__(self, outgoing: Outgoing, request_id: RequestId, method: str) -> None:
+    def __init__(self, outgoing: Outgoing, request_id: envelope.RequestId, method: str) -> None:
         self._outgoing = outgoing
         self._request_id = request_id
         self._method = method
@@ -191,7 +180,7 @@ class _SentOnWire:
 
 
 async def _no_request(_context: Context, method: str, _params: Mapping[str, Any] | None) -> dict[str, Any]:
-    raise MCPError(METHOD_NOT_FOUND, method)  # never: the carrier takes them all before
+    raise envelope.MCPError(envelope.METHOD_NOT_FOUND, method)  # never: the carrier takes them all before
 
 
 async def _no_notification(_context: Context, _method: str, _params: Mapping[str, Any] | None) -> None:

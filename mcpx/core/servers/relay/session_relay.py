@@ -122,10 +122,7 @@ class SessionRelay:
     # --- asking
 
     async def answer(
-        self,
-        context: DispatchContext[Any],
-        method: str,
-        params: Mapping[str, Any] | None,
+        self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
     ) -> JSON:
         """The client's answer to a request.
 

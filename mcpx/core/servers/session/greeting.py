@@ -19,14 +19,7 @@ from mcp_types.version import (
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.servers.call_errors import NotMCP
-from mcpx.core.wire.envelope import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-)
+from mcpx.core.wire import envelope
 
 _FEATURES: Final = {
     "tools": ("listChanged",),
@@ -66,9 +59,9 @@ def initialize_params(client: JSON, capabilities: JSON) -> JSON:
 def discover_params(client: JSON, capabilities: JSON, version: str) -> JSON:
     """The parameters of `server/discover` in that revision; their `_meta` comes with every request of it."""
     meta = {
-        PROTOCOL_VERSION_META_KEY: version,
-        CLIENT_INFO_META_KEY: client,
-        CLIENT_CAPABILITIES_META_KEY: capabilities,
+        envelope.PROTOCOL_VERSION_META_KEY: version,
+        envelope.CLIENT_INFO_META_KEY: client,
+        envelope.CLIENT_CAPABILITIES_META_KEY: capabilities,
     }
     return {"_meta": meta}
 
@@ -97,9 +90,9 @@ def read_initialize(raw: JSON) -> Greeting:
     )
 
 
-def shared_version(error: MCPError) -> str | None:
+def shared_version(error: envelope.MCPError) -> str | None:
     """The newest revision of 2026-07-28 or later that a refusal names, if we know it."""
-    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.data, dict):
+    if error.code != envelope.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.data, dict):
         return None
     named = error.data.get("supported")
     shared = [each for each in MODERN_PROTOCOL_VERSIONS if each in (named if isinstance(named, list) else ())]
@@ -120,7 +113,7 @@ def read_discover(raw: JSON) -> Greeting:
     shared = [each for each in MODERN_PROTOCOL_VERSIONS if each in versions]
     if LATEST_MODERN_VERSION not in shared:
         raise RuntimeError(f"the server speaks unknown revisions: {', '.join(versions)[:100]}")
-    about = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+    about = meta.get(envelope.SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
     named = isinstance(about, dict) and isinstance(about.get("name"), str)
     return Greeting(
         version=shared[-1],

@@ -22,16 +22,8 @@ from mcpx.core.protocol.requests import CallTool, OnProgress, Request
 from mcpx.core.servers.in_flight import Sent
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.session.client_session import PassingSession
+from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.envelope import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    LOG_LEVEL_META_KEY,
-    METHOD_NOT_FOUND,
-    PROTOCOL_VERSION_META_KEY,
-    Bytes,
-    MCPError,
-)
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
 
@@ -77,8 +69,8 @@ class LogLevelSync:
         with anyio.move_on_after(SET_LEVEL_TIMEOUT_S):
             try:
                 await self._client.ask_raw(SET_LEVEL, {"level": level})
-            except MCPError as error:
-                self.has_level = error.code != METHOD_NOT_FOUND
+            except envelope.MCPError as error:
+                self.has_level = error.code != envelope.METHOD_NOT_FOUND
                 log.debug("upstream.level_refused", level=level, reason=error.message)
 
     def raise_level_nowait(self, level: str | None) -> None:
@@ -144,9 +136,14 @@ class _ModernMeta:
     """
 
     def __init__(self, session: PassingSession, client: JSON) -> None:
-        members = {PROTOCOL_VERSION_META_KEY: session.protocol_version, CLIENT_INFO_META_KEY: client}
-        self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
-        self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
+        members = {
+            envelope.PROTOCOL_VERSION_META_KEY: session.protocol_version,
+            envelope.CLIENT_INFO_META_KEY: client,
+        }
+        self._head = (
+            msgspec.json.encode(members)[1:-1] + f',"{envelope.CLIENT_CAPABILITIES_META_KEY}":'.encode()
+        )
+        self._level = f',"{envelope.LOG_LEVEL_META_KEY}":"'.encode()
 
     def members(self, caller: Caller | None) -> bytes:
         """The members for a request of that client."""
@@ -156,7 +153,7 @@ class _ModernMeta:
         return head + b"," if level is None else head + self._level + level.encode() + b'",'
 
 
-def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -> list[Bytes]:
+def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -> list[envelope.Bytes]:
     """The params of a request in JSON, in pieces where they are large.
 
     `token` is its progress token, the id, in JSON.

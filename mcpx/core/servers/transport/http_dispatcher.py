@@ -34,25 +34,13 @@ from mcpx.core.servers.transport.http_network import Exchange, Network
 from mcpx.core.servers.transport.http_pool import HttpRequest, Url
 from mcpx.core.servers.transport.http_posts import INITIALIZE, LISTEN, Post
 from mcpx.core.servers.transport.http_streams import Identified, Leaving, Note
-from mcpx.core.wire import envelope
+from mcpx.core.wire import envelope, outgoing
 from mcpx.core.wire.channel import DIRTY, TURN, Channel, flush_all
 from mcpx.core.wire.dispatcher import NO_HEADERS, WireDispatcher
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import MCP_PROTOCOL_VERSION_HEADER, Bytes, RequestId, coerce_request_id
 from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.lines import Line
-from mcpx.core.wire.outgoing import (
-    ConnectionEnded,
-    MalformedMessage,
-    OnAnswer,
-    OnProgress,
-    Opened,
-    Outgoing,
-    PeerError,
-    ResponseTooLarge,
-    Write,
-    decode_result,
-)
 from mcpx.core.wire.receiver import OnMalformed
 
 NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
@@ -211,8 +199,8 @@ class HttpDispatcher(WireDispatcher):
             MCPError: An error answer, a timeout, the end; `Failed` where there is no answer.
         """
         try:
-            return decode_result(await self._request(method, params, opts, is_raw=False))
-        except (PeerError, ConnectionEnded):
+            return outgoing.decode_result(await self._request(method, params, opts, is_raw=False))
+        except (outgoing.PeerError, outgoing.ConnectionEnded):
             raise
         except FAILURES as error:
             raise Failed(error) from error
@@ -227,7 +215,12 @@ class HttpDispatcher(WireDispatcher):
         """
         try:
             return await super().send_for_bytes(method, params, opts)
-        except (PeerError, ConnectionEnded, MalformedMessage, ResponseTooLarge):
+        except (
+            outgoing.PeerError,
+            outgoing.ConnectionEnded,
+            outgoing.MalformedMessage,
+            outgoing.ResponseTooLarge,
+        ):
             raise
         except FAILURES as error:
             raise Failed(error) from error
@@ -243,7 +236,7 @@ class HttpDispatcher(WireDispatcher):
             note.stop()
 
 
-class HttpOutgoing(Outgoing):
+class HttpOutgoing(outgoing.Outgoing):
     """The requests that are open at one server."""
 
     def __init__(self, dispatcher: HttpDispatcher, channel: Channel) -> None:
@@ -255,12 +248,12 @@ class HttpOutgoing(Outgoing):
         request_id: int,
         method: str,
         params: list[Bytes],
-        on_answer: OnAnswer,
-        on_progress: OnProgress | None,
+        on_answer: outgoing.OnAnswer,
+        on_progress: outgoing.OnProgress | None,
         *_about: object,
     ) -> None:
         if self.closed:
-            on_answer(None, ConnectionEnded())
+            on_answer(None, outgoing.ConnectionEnded())
             return
         dispatcher = self._dispatcher
         about = _about[0] if _about else None
@@ -274,7 +267,7 @@ class HttpOutgoing(Outgoing):
         request_id: RequestId,
         method: str,
         params: Bytes | None,
-        opened: Opened,
+        opened: outgoing.Opened,
         *,
         about: object = None,
         opts: CallOptions | None = None,
@@ -317,7 +310,7 @@ class HttpOutgoing(Outgoing):
         post = self._open.get(coerce_request_id(request_id))
         return isinstance(post, Post) and post.recall()
 
-    def cancel(self, request_id: RequestId, reason: str, _write: Write | None = None, /) -> None:
+    def cancel(self, request_id: RequestId, reason: str, _write: outgoing.Write | None = None, /) -> None:
         post = self._open.pop(coerce_request_id(request_id), None)
         if isinstance(post, Post):
             if post.started and not post.is_modern:
