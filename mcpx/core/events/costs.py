@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -62,17 +62,22 @@ class CountedPieces(list[bytes | memoryview]):
         self.cost = cost
 
 
-def costs(raw: msgspec.Raw | bytes, pieces: Pieces) -> tuple[int, int]:
-    """The cost of a server's result, and of the result in pieces that was made of it."""
+def costs(
+    raw: msgspec.Raw | bytes, pieces: Pieces, whole: Callable[[msgspec.Raw], msgspec.Raw] = msgspec.Raw
+) -> tuple[int, int]:
+    """The cost of a server's result, and of the result in pieces that was made of it.
+
+    Of outlines, `whole` gives what a text stands for.
+    """
     if isinstance(pieces, CountedPieces):
         return pieces.cost
-    direct = _texts(raw)
+    direct = result_texts(raw)
     if len(pieces) > 1 and sum(map(len, pieces)) >= sum(map(len, direct)):
         spent = direct  # in pieces that are the server's own, and nothing was cut
     else:
-        spent = _texts(b"".join(pieces))
-    cost = _sum(direct)
-    return cost, cost if spent == direct else _sum(spent)
+        spent = result_texts(b"".join(pieces))
+    cost = _sum(map(whole, direct))
+    return cost, cost if spent == direct else _sum(map(whole, spent))
 
 
 def tools_cost(tools: Iterable[ToolInfo]) -> int:
@@ -98,7 +103,7 @@ def _definition_cost(name: str, description: str | None, schema: Any) -> int:
     return estimate_result(text)
 
 
-def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
+def result_texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
     """Return the part of a result that a model reads: JSON strings, or one other JSON value."""
     try:
         read = _decode(result)
@@ -111,7 +116,7 @@ def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
     return [text for text in texts if text]
 
 
-def _sum(texts: list[msgspec.Raw]) -> int:
+def _sum(texts: Iterable[msgspec.Raw]) -> int:
     return sum(map(_cost, texts))
 
 

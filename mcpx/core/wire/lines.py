@@ -98,7 +98,9 @@ class LineSplitter:
             self._parts.append(part)
             if self._length > LARGE_BYTES and self._reader is not None:
                 self._large = LargeMessage(self._reader, self._mender and self._mender())
-                self._large.add(b"".join(self._parts).lstrip())
+                self._parts[0] = self._parts[0].lstrip()
+                for each in self._parts:
+                    self._large.add(each)
                 self._parts.clear()
         if self._length > self._limit or (self._large is not None and self._large.given_up):
             self._skip()

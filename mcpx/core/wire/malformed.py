@@ -14,13 +14,14 @@ is nested too deeply is read without its depths, so that it can be refused by na
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from mcpx.core.wire import envelope
-from mcpx.core.wire.envelope import Bytes, RequestId
-from mcpx.core.wire.intake import LARGE_BYTES, LargeMessage
+from mcpx.core.wire.envelope import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, Bytes, RequestId
+from mcpx.core.wire.intake import LARGE_BYTES, LargeMessage, Outline
 from mcpx.core.wire.lines import KEPT_BYTES, Line, TooLong
 
 MAX_LONE_SURROGATES: Final = 10_000  # replaced in a line; more are no text that was cut
@@ -36,14 +37,14 @@ _PAIR: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _UP_TO_LONE: Final = re.compile(
     rb"(?:[^\\]++|" + _PAIR + rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2})[\s\S])*+(?=" + _SURROGATE + rb")"
 )
-# All but an escape at the end that is not whole, or is the first half of a pair.
+# An escape at the end that is not whole, or is the first half of a pair, behind what ends before it.
 _HALF: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
-_WHOLE: Final = re.compile(
-    rb"(?:[^\\]++|"
+_UNDECIDED: Final = re.compile(
+    rb"(?:\A|[^\\])(?:\\\\)*+((?!"
     + _PAIR
-    + rb"|(?!"
+    + rb")(?:"
     + _HALF
-    + rb"(?:\\(?:u[0-9a-fA-F]{0,4})?)?\Z)\\(?:u[0-9a-fA-F]{4}|[^u]))*+"
+    + rb"(?:\\(?:u[0-9a-fA-F]{0,4})?)?|\\(?:u[0-9a-fA-F]{0,3})?))\Z"
 )
 _UNDECIDED_BYTES: Final = 12  # of two escapes
 _ESCAPE_BYTES: Final = 6  # of one such escape
@@ -74,19 +75,24 @@ def mend_lone_surrogates(line: bytes) -> bytes:
 class Mender:
     """Mends lone surrogates in a text that comes in pieces; give it b"" at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Callable[[bytes], bytes] | None = None) -> None:
+        """`first` is applied to each piece before."""
+        self._first = first
         self._kept = b""  # an escape that may go on, or be half of a pair
 
-    def __call__(self, piece: bytes) -> bytes:
-        """Mend what has come, but for what the next piece decides."""
-        text, self._kept = self._kept + piece, b""
+    def __call__(self, piece: bytes, outline: Outline) -> bytes:
+        """Mend what has come, but for what the next piece decides, and add it to the outline."""
+        text = self._kept + (piece if self._first is None else self._first(piece))
+        self._kept = b""
         if piece and b"\\" in text[-_UNDECIDED_BYTES:]:
-            whole = _WHOLE.match(text)
-            end = whole.end() if whole else 0
-            if len(text) - end > _UNDECIDED_BYTES:  # it is no JSON
-                end = len(text)
-            text, self._kept = text[:end], text[end:]
-        return mend_lone_surrogates(text) if may_have_lone_surrogates(text) else text
+            even = len(text[:-_UNDECIDED_BYTES].rstrip(b"\\"))  # from where it is known which begin an escape
+            if undecided := _UNDECIDED.search(text, max(0, even - 1)):
+                text, self._kept = text[: undecided.start(1)], undecided[1]
+        if outline.goes_on(text):
+            return text
+        mended = mend_lone_surrogates(text) if may_have_lone_surrogates(text) else text
+        outline.add(mended)
+        return mended
 
 
 def mend_numbers(line: bytes) -> bytes:
@@ -133,9 +139,6 @@ def _cut(line: bytes, max_depth: int) -> bytes | None:
     return None if depth else b"".join((*kept, line[begun:]))
 
 
-PARSE_ERROR: Final = -32700  # as JSON-RPC has them
-INVALID_REQUEST: Final = -32600
-INTERNAL_ERROR: Final = -32603
 ID_SEARCH_BYTES: Final = 65536  # bytes at the start of a line in which its id is looked for
 NULL_ID: Final = "the id of a request is a string or an integer"
 NEITHER: Final = "neither a request nor an answer"

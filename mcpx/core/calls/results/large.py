@@ -13,21 +13,10 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.core.calls.results import worker
 from mcpx.core.calls.results.kept import KeptResult, KeptResults
 from mcpx.core.calls.results.parts import no_turn, nothing_selected
 from mcpx.core.calls.results.shaping import Order, ResultRenderer
-from mcpx.core.calls.results.worker import (
-    KIND_TASK,
-    LENGTH_BYTES,
-    TASK,
-    Display,
-    Shaped,
-    ShapingJob,
-    decode_page,
-    decode_shaped,
-    encode_job,
-    raise_error_in,
-)
 from mcpx.core.config import CallLimits
 from mcpx.core.events.costs import CountedPieces
 from mcpx.core.protocol.context import ClientId
@@ -91,7 +80,7 @@ class LargeResults:
                 memory; `overloaded`: others had all turns.
         """
         select = request.select if isinstance(request, Exec) else None
-        job = ShapingJob(order, self._display(), self._kept.new_id(client), select)
+        job = worker.ShapingJob(order, self._display(), self._kept.new_id(client), select)
         shaped = await self._run(raw, job, client, order.server)
         if isinstance(shaped, NoAnswer):
             return self._not_selected(raw, job, shaped, client)
@@ -122,7 +111,7 @@ class LargeResults:
             return nothing_selected(Projected(problem=problem_of(shaped)), kept.id)
         if shaped.texts is not None:
             self._kept.keep_as(result_id, tuple(shaped.texts), client, kept.limit)
-        return decode_page(shaped.page)
+        return worker.decode_page(shaped.page)
 
     async def fitted(
         self, raw: msgspec.Raw, request: Exec | Read, limits: PictureLimits, *, as_resource: bool
@@ -147,19 +136,29 @@ class LargeResults:
     async def _fit(
         self, raw: msgspec.Raw, fitting: FitJob, client: ClientId | None, server: str
     ) -> Bytes | NoAnswer:
-        encoded = pictures.encode_job(fitting)
-        job = Job(
+        deadline_s = PICTURES_DEADLINE_S if fitting.decodes else DEADLINE_S
+        return await self._work(
             FIT_TASK,
-            (len(encoded).to_bytes(LENGTH_BYTES) + encoded, memoryview(raw)),
-            PICTURES_DEADLINE_S if fitting.decodes else DEADLINE_S,
-            patience_for(self._results, server),
-            client=client,
+            raw,
+            client,
+            server,
+            pictures.encode_job(fitting),
+            deadline_s=deadline_s,
             exclusive=("pictures",),
             max_answer_bytes=3 * len(raw) + _ROOM_BYTES,
-            counted=False,
         )
+
+    async def _work(
+        self, task: str, raw: msgspec.Raw, client: ClientId | None, server: str, job: bytes = b"", **more: Any
+    ) -> Bytes | NoAnswer:
+        """The answer of a worker to a job about a result; `more` is for the `Job`."""
+        head = (len(job).to_bytes(worker.LENGTH_BYTES) + job,) if job else ()
+        more = {"deadline_s": DEADLINE_S, "exclusive": ("large",), "counted": False, **more}
+        patience_s = patience_for(self._results, server)
         with INTAKE.at_work(raw):
-            return await self._pool.run(job)
+            return await self._pool.run(
+                Job(task, (*head, memoryview(raw)), patience_s=patience_s, client=client, **more)
+            )
 
     async def kind(self, raw: msgspec.Raw, client: ClientId | None, server: str) -> str | None:
         """The `resultType` of a large result, "" where it has none, None where it cannot be read.
@@ -167,53 +166,37 @@ class LargeResults:
         Raises:
             CallError: As from `pieces`.
         """
-        patience_s = patience_for(self._results, server)
-        job = Job(
-            KIND_TASK,
-            (memoryview(raw),),
-            DEADLINE_S,
-            patience_s,
-            client=client,
-            exclusive=("large",),
-            counted=False,
-        )
-        with INTAKE.at_work(raw):
-            answer = await self._pool.run(job)
+        answer = await self._work(worker.KIND_TASK, raw, client, server)
         if isinstance(answer, NoAnswer):
             raise _not_made(answer, len(raw), server)
         kind: str | None = msgspec.msgpack.decode(answer, type=str | None)
         return kind
 
     async def _run(
-        self, raw: msgspec.Raw, shaping: ShapingJob, client: ClientId | None, server: str
-    ) -> Shaped | NoAnswer:
+        self, raw: msgspec.Raw, shaping: worker.ShapingJob, client: ClientId | None, server: str
+    ) -> worker.Shaped | NoAnswer:
         """The answer of a worker; where there is none, an error, unless it was to select."""
-        encoded = encode_job(shaping)
         selects = shaping.select is not None or (shaping.at is not None and shaping.at.select is not None)
-        patience_s = patience_for(self._results, shaping.order.server)
-        job = Job(
-            TASK,
-            (len(encoded).to_bytes(LENGTH_BYTES) + encoded, memoryview(raw)),
-            DEADLINE_S,
-            patience_s,
-            client=client,
+        answer = await self._work(
+            worker.TASK,
+            raw,
+            client,
+            shaping.order.server,
+            worker.encode_job(shaping),
             exclusive=("large", ("select", client)) if selects else ("large",),
             shared_deadline_s=SHARED_DEADLINE_S if selects else None,
             max_answer_bytes=2 * len(raw) + _ROOM_BYTES,
-            counted=False,
         )
-        with INTAKE.at_work(raw):
-            answer = await self._pool.run(job)
         if isinstance(answer, NoAnswer):
             if selects:
                 return answer
             raise _not_made(answer, len(raw), server)
-        shaped = decode_shaped(answer)
-        raise_error_in(shaped, server=server)
+        shaped = worker.decode_shaped(answer)
+        worker.raise_error_in(shaped, server=server)
         return shaped
 
     def _not_selected(
-        self, raw: msgspec.Raw, job: ShapingJob, answer: NoAnswer, client: ClientId | None
+        self, raw: msgspec.Raw, job: worker.ShapingJob, answer: NoAnswer, client: ClientId | None
     ) -> CountedPieces:
         """Keep a result from which could not be selected in time, so that the call need not be repeated."""
         order = replace(job.order, limit=job.order.further)
@@ -227,9 +210,9 @@ class LargeResults:
         shaped = enveloped(members_of(said, structured=order.structured), order.stamp)
         return CountedPieces([shaped], (0, 0))
 
-    def _display(self) -> Display:
+    def _display(self) -> worker.Display:
         settings = self._results.settings
-        return Display(
+        return worker.Display(
             settings.toon_compression_enabled,
             settings.toon_compression_min_saving,
             settings.toon_compression_min_size,

@@ -145,11 +145,13 @@ class ResultShaper:
             UnknownResultType: It is of a type that MCPX does not know.
         """
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
-        made = None
-        if order.uri is not None:
-            made = self._pieces_of_resource(raw, order, order.uri, large=large)
-        elif may_pass or large:
-            made = self._pieces_of_tool(raw, order, owner, large=large)
+        made, limit = None, order.limit
+        if large and (order.uri is not None or limit is None or not order.structured_is_shown):
+            made = self.large_pieces(raw, order, owner)
+        elif order.uri is not None or not (may_pass or large):
+            pass
+        elif limit is None or limit.holds([str(memoryview(raw), "utf-8", "replace")]):
+            made = passed_through(raw, structured=order.structured, stamp=order.stamp)
         if made is not None:
             return made
         if order.uri is not None:
@@ -164,21 +166,21 @@ class ResultShaper:
         """A result that is rendered already, in pieces."""
         return [enveloped(members_of(shaped, structured=order.structured), order.stamp)]
 
-    def _pieces_of_tool(
-        self, raw: msgspec.Raw, order: Order, owner: object, *, large: bool
-    ) -> list[Bytes] | None:
-        structured, stamp, limit = order.structured, order.stamp, order.limit
-        if limit is None or (large and not order.structured_is_shown):
-            if not large:
-                return passed_through(raw, structured=structured, stamp=stamp)
+    def large_pieces(self, raw: msgspec.Raw, order: Order, owner: object) -> list[Bytes] | None:
+        """A large result in pieces of its own, its texts cut; None where it has to be read, as a question.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP; `response_too_large`: it has too many blocks.
+        """
+        server, limit, structured, stamp = order.server, order.limit, order.structured, order.stamp
+        if order.uri is None:
             shorten = None if limit is None else self._shortening(limit, order.further, owner)
-            server = order.server
             return large_results.pieces(
                 raw, structured=structured, stamp=stamp, server=server, shorten=shorten
             )
-        if limit.holds([str(memoryview(raw), "utf-8", "replace")]):
-            return passed_through(raw, structured=structured, stamp=stamp)
-        return None
+        return large_results.resource_pieces(
+            raw, uri=order.uri, structured=structured, stamp=stamp, server=server, texts=limit is None
+        )
 
     def _shortening(self, limit: Limit, further: Limit, owner: object) -> large_results.Shorten:
         """Cut the content of a large result, of which nothing else is read."""
@@ -189,20 +191,6 @@ class ResultShaper:
             return None if fitted is whole else fitted.content
 
         return shorten
-
-    def _pieces_of_resource(
-        self, raw: msgspec.Raw, order: Order, uri: str, *, large: bool
-    ) -> list[Bytes] | None:
-        if not large:
-            return None
-        return large_results.resource_pieces(
-            raw,
-            uri=uri,
-            structured=order.structured,
-            stamp=order.stamp,
-            server=order.server,
-            texts=order.limit is None,
-        )
 
     # --- as blocks
 

@@ -10,6 +10,7 @@ images, audio and links are neither cut nor counted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,12 +23,14 @@ from mcpx.core.calls.results.shaping import Order, ResultRenderer, ResultShaper
 from mcpx.core.calls.tasks import Tasks
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config import PerServer
+from mcpx.core.events.costs import CountedPieces, costs, result_texts
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import SERVER, ResultAddress
 from mcpx.core.rendering.pictures import USUAL, PictureLimits
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.wire.intake import INTAKE, is_cut
 from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.errors import CallError, Code
 
@@ -129,6 +132,21 @@ class ResultViews:
         if isinstance(request, Exec):
             return self.shaper.tool(raw, order, client)
         return self.shaper.resource(raw, order, client)
+
+    def passed(self, raw: msgspec.Raw, order: Order, client: ClientId | None) -> CountedPieces | None:
+        """A large result whose long strings go out as they came; None where a worker has to read it."""
+        outline = INTAKE.outline(raw)
+        if outline is None or len(raw) <= self.results.settings.toon_compression_max_size:
+            return None
+        read, cuts = outline.content, any(map(is_cut, result_texts(outline.content)))
+        if order.limit is not None and (cuts or order.structured_is_shown):
+            return None
+        try:
+            made = self.shaper.large_pieces(read, order, client)
+            pieces = [each for piece in made or () for each in outline.filled(piece, raw)]
+        except (CallError, ValueError):
+            return None  # which the worker explains
+        return CountedPieces(pieces, costs(read, made, partial(outline.whole, raw))) if made else None
 
     def _order(self, request: Exec | Read, size: int, *, structured_is_shown: bool) -> Order:
         uri = request.uri if isinstance(request, Read) else None

@@ -190,7 +190,8 @@ def _in_ranges(pieces: Sequence[Bytes], raw: memoryview) -> list[bytes | tuple[i
     made: list[bytes | tuple[int, int]] = []
     whole: Any = raw.obj  # the buffer, which can be searched
     begins = len(whole) - len(raw)
-    for piece in pieces:
-        start = whole.find(piece, begins) if len(piece) >= _MIN_RANGE else -1
-        made.append(bytes(piece) if start < 0 else (start - begins, start - begins + len(piece)))
+    for piece in pieces:  # of which the beginning is searched: for all of it, that takes ten times as long
+        start = whole.find(piece[:_MIN_RANGE], begins) if len(piece) >= _MIN_RANGE else -1
+        found = start >= 0 and whole.startswith(piece, start)
+        made.append((start - begins, start - begins + len(piece)) if found else bytes(piece))
     return made

@@ -23,7 +23,7 @@ from mcpx.core.rendering.result_reading import TASK, UnknownResultType, read_mem
 from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import INTERNAL_ERROR, MCPError
-from mcpx.core.wire.intake import LARGE_BYTES
+from mcpx.core.wire.intake import INTAKE, LARGE_BYTES
 from mcpx.errors import CallError
 
 if TYPE_CHECKING:
@@ -76,6 +76,14 @@ class _Typed(msgspec.Struct, gc=False):
 _decode: Final[Callable[[msgspec.Raw], _Typed]] = msgspec.json.Decoder(_Typed).decode
 
 
+def _kind(raw: msgspec.Raw) -> str | None:
+    """The `resultType` of a result, "" where it has none, None where it cannot be read."""
+    try:
+        return _decode(raw).result_type
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 class PeerEncoder:
     """Makes the `result` of responses to one peer, in pieces. The parameters are as for `ResultEncoder`."""
 
@@ -112,12 +120,20 @@ class PeerEncoder:
             InputRequired: The server asks for input instead.
         """
         if len(raw) > LARGE_BYTES:
-            return Apart(lambda: self._made_apart(raw, request))
+            return self._large(raw, request)
         return self._tool(raw, request)
 
     def failed(self, error: CallError, _request: Exec | Read) -> bytes:
         """A failure, as the `error` of the response."""
         return encoded_error(error)
+
+    def _large(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes] | Apart[list[Bytes]]:
+        """A large result: at once where its outline says that it is one."""
+        outline = INTAKE.outline(raw)
+        kind = None if outline is None else _kind(outline.content)
+        if kind in {"", COMPLETE}:
+            return self._passed_as(kind, memoryview(raw))
+        return Apart(lambda: self._made_apart(raw, request))
 
     async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:
         """A large result, which is a result or is refused."""
@@ -144,7 +160,7 @@ class PeerEncoder:
     def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of a read; raises as `tool`."""
         if len(raw) > LARGE_BYTES:
-            return Apart(lambda: self._made_apart(raw, request))
+            return self._large(raw, request)
         try:
             return self.passed(raw, server=request.server_name)
         except UnknownResultType as unknown:
@@ -159,10 +175,7 @@ class PeerEncoder:
             CallError: As from `tool`.
             UnknownResultType: It is of a type that MCPX does not know, or a task.
         """
-        try:
-            kind = _decode(raw).result_type
-        except (msgspec.DecodeError, RecursionError):
-            kind = None
+        kind = _kind(raw)
         if kind not in {"", COMPLETE}:
             members = read_members(raw, server=server)  # which raises what it is
             return [enveloped(members, self._stamp)]

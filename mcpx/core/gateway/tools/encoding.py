@@ -17,11 +17,7 @@ from mcpx.core.calls.results.parts import NO_LIMIT, Limit, Selectable, selectabl
 from mcpx.core.calls.results.shaping import Order
 from mcpx.core.calls.results.views import SURELY_WITHIN, ResultViews
 from mcpx.core.catalog.model import JSON
-from mcpx.core.gateway.clients.known_clients import (
-    known_client,
-    shows_structured_content,
-    wants_structured_content,
-)
+from mcpx.core.gateway.clients import known_clients
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.context import NO_CAPABILITIES, TASKS, Capabilities
 from mcpx.core.protocol.messages import Exec, Read
@@ -31,7 +27,7 @@ from mcpx.core.rendering.result_members import Bytes, enveloped
 from mcpx.core.rendering.result_reading import TASK, UnknownResultType
 from mcpx.core.rendering.results import ToolResult, members_of
 from mcpx.core.telemetry.tracing import note_failure
-from mcpx.core.wire.intake import LARGE_BYTES
+from mcpx.core.wire.intake import INTAKE, LARGE_BYTES
 from mcpx.errors import CallError, Code
 
 Made = list[Bytes] | Apart[list[Bytes]]
@@ -59,7 +55,7 @@ class ResultEncoder:
         self._views = views
         self._name = name or ""
         self._capabilities = capabilities
-        known = known_client(name)
+        known = known_clients.known_client(name)
         self._pictures = None if known is None else known.pictures
         self.structured_is_shown = structured_is_shown
         self._results = views.results
@@ -75,8 +71,10 @@ class ResultEncoder:
         capabilities: Capabilities = NO_CAPABILITIES,
     ) -> ResultEncoder:
         """For a client that calls itself that, by the settings in force."""
-        wanted = wants_structured_content(views.results.settings.include_structured_content, name)
-        shown = wanted and shows_structured_content(name)
+        wanted = known_clients.wants_structured_content(
+            views.results.settings.include_structured_content, name
+        )
+        shown = wanted and known_clients.shows_structured_content(name)
         return cls(
             views,
             structured=wanted,
@@ -95,11 +93,11 @@ class ResultEncoder:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        if not fits and mentions_picture(memoryview(raw)) and (limits := self._picture_limits(raw, request)):
+        if not fits and (limits := self._picture_limits(raw, request)):
             return Apart(lambda: self._fitted(raw, request, limits, self.tool))
         size = len(raw)
         if size > LARGE_BYTES:
-            return Apart(lambda: self._made_apart(raw, request))
+            return self._large(raw, request)
         if size > SURELY_WITHIN or request.max_tokens is not None:
             return self._shaped(raw, request, self._views.limits.find(request, size))
         made = passed_through(raw, structured=self._structured, stamp=self._stamp)
@@ -110,11 +108,11 @@ class ResultEncoder:
 
         It raises what `tool` does.
         """
-        if not fits and mentions_picture(memoryview(raw)) and (limits := self._picture_limits(raw, request)):
+        if not fits and (limits := self._picture_limits(raw, request)):
             return Apart(lambda: self._fitted(raw, request, limits, self.resource))
         size = len(raw)
         if size > LARGE_BYTES:
-            return Apart(lambda: self._made_apart(raw, request))
+            return self._large(raw, request)
         limit = self._views.limits.find(request, size) if size > SURELY_WITHIN else None
         return self._shaped(raw, request, limit)
 
@@ -128,8 +126,11 @@ class ResultEncoder:
 
     def _picture_limits(self, raw: msgspec.Raw, request: Exec | Read) -> PictureLimits | None:
         """The limits for the pictures of a result; None where there are none, or they pass as they are."""
+        read = INTAKE.looked_at(raw)
+        if not mentions_picture(read):
+            return None
         limits = self._views.limits.of_pictures(request, self._pictures)
-        return limits if limits is not None and may_hold_pictures(raw) else None
+        return limits if limits is not None and may_hold_pictures(read) else None
 
     async def _fitted(
         self, raw: msgspec.Raw, request: Exec | Read, limits: PictureLimits, encode: Callable[..., Made]
@@ -140,18 +141,23 @@ class ResultEncoder:
         pieces = encode(fitted, request, fits=True)
         return await pieces if isinstance(pieces, Apart) else pieces
 
-    async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:
+    def _large(self, raw: msgspec.Raw, request: Exec | Read) -> Made:
         """A large result, or the part of it that the request selects."""
         limits, client = self._views.limits, request.context.client
         limit = limits.find(request, len(raw))
         selects = isinstance(request, Exec) and request.select is not None
         first = limits.of_first(request) if selects else limit
         order = self._order(request, first, limits.of_pages(request))
-        pieces = await self._views.large.pieces(raw, request, order, client)
-        if pieces is None:
-            refuse_large_question(raw, request.server_name)
-            return self._shaped(raw, request, limit)
-        return pieces
+
+        async def made_apart() -> list[Bytes]:
+            pieces = await self._views.large.pieces(raw, request, order, client)
+            if pieces is None:
+                refuse_large_question(raw, request.server_name)
+                return self._shaped(raw, request, limit)
+            return pieces
+
+        made = None if selects else self._views.passed(raw, order, client)
+        return made or Apart(made_apart)
 
     def _shaped(
         self, raw: msgspec.Raw, request: Exec | Read, limit: Limit | None, *, may_pass: bool = True

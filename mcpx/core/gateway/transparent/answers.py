@@ -49,6 +49,7 @@ from mcpx.core.servers.passthrough.messages import (
 )
 from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import SERVER_INFO_META_KEY
+from mcpx.core.wire.intake import INTAKE
 
 GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _LIKE_LISTS: Final[dict[str, ListKind[Any]]] = {DIRECTORY: RESOURCES, GET_SKILL: SKILLS}
@@ -190,7 +191,7 @@ class Pictures:
     @staticmethod
     def may_be_in(request: Passed, answer: msgspec.Raw) -> bool:
         """Return True if an answer mentions a picture."""
-        return request.method in WITH_PICTURES and mentions_picture(memoryview(answer)) is not None
+        return request.method in WITH_PICTURES and mentions_picture(INTAKE.looked_at(answer)) is not None
 
     def fitting(
         self, answer: msgspec.Raw, name: str | None, client: ClientId

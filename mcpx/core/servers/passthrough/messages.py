@@ -109,7 +109,7 @@ def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
 def result_answer(result: msgspec.Raw | bytes) -> msgspec.Raw:
     """The answer with that result; a large one is not copied for it."""
     if len(result) > LARGE_BYTES and (whole := INTAKE.preceded(result, _RESULT)) is not None:
-        return msgspec.Raw(whole)
+        return whole
     return msgspec.Raw(b"".join((_RESULT, result or b"{}")))
 
 

@@ -153,8 +153,7 @@ class Body(Reader):
 
     def large(self, begun: bytes | bytearray) -> LargeMessage:
         """A large message that has begun so; on one line, and without half surrogate pairs."""
-        mend = Mender()
-        message = LargeMessage(self, lambda piece: mend(one_line(piece)))
+        message = LargeMessage(self, Mender(one_line))
         message.add(bytes(begun))
         return message
 

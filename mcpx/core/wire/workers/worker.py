@@ -14,8 +14,7 @@ from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.workers.process import LENGTH_BYTES, Header, encode_header
 
-IDLE_TIMEOUT_S: Final = 60.0  # without a job, after which a process gives its 25 MB back
-KEPT_BYTES: Final = 4 << 20  # of a job's frames; a process that has had larger ones gives its memory back
+IDLE_TIMEOUT_S: Final = 60.0  # without a job, after which a process gives its 25 to 50 MB back
 START_TIMEOUT_S: Final = 5.0  # for a process to import what it needs: 0.2 s on a quiet machine
 SLOW_S: Final = 0.05  # of one job, after which another process is made ready for the others
 
@@ -47,7 +46,6 @@ class Worker(Generic[P]):
         self._began = 0.0  # by the loop's clock
         self._deadline_s = 0.0
         self._max_answer_bytes = 0
-        self._largest = 0
         for stream in (popen.stdin, popen.stdout):
             os.set_blocking(stream.fileno(), False)
             grow_pipe(stream.fileno())
@@ -67,7 +65,7 @@ class Worker(Generic[P]):
         self._deadline_s, self._max_answer_bytes = deadline_s, max_answer_bytes
         header = encode_header(Header(task, deadline_s))
         head = len(header).to_bytes(LENGTH_BYTES) + header
-        self._largest = length = len(head) + sum(map(len, payload))
+        length = len(head) + sum(map(len, payload))
         self._begin()
         if task not in self._imported:  # until it says that it has
             self._imported.add(task)
@@ -101,7 +99,6 @@ class Worker(Generic[P]):
                 return
             received, self._received = self._received, self._received[LENGTH_BYTES + length :]
             frame = memoryview(received)[LENGTH_BYTES : LENGTH_BYTES + length]  # which may be large: no copy
-            self._largest = max(self._largest, length)
             if frame or self.job is None:
                 self._answered(frame)
             else:
@@ -114,8 +111,6 @@ class Worker(Generic[P]):
         if self._slow is not None:
             self._slow.cancel()
         self._deadline(IDLE_TIMEOUT_S, "it was idle")
-        if self._largest > KEPT_BYTES:
-            self._pool.end(self, "it had a large job")
         if job is not None:
             self._pool.on_answer(job, frame)
         self._pool.on_idle()

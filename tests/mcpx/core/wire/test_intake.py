@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import random
 
 import anyio
+import msgspec
 import pytest
 
 from mcpx.core.servers.passthrough.messages import result_answer, result_of
 from mcpx.core.wire import envelope, intake
-from mcpx.core.wire.intake import LARGE_BYTES, SHARED_BYTES, Intake, Reader
+from mcpx.core.wire.intake import LARGE_BYTES, SHARED_BYTES, Intake, LargeMessage, Reader, is_cut
 from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.core.wire.malformed import Mender, mend_lone_surrogates
 from tests.mcpx.scripted import soon
@@ -81,7 +83,7 @@ async def test_a_result_that_its_client_does_not_read_holds_nobody_up(turns, mon
     unread, other = Peer(), Peer()
     unread.send(SHARED_BYTES + PIECE)
     line = unread.end()
-    result = object.__new__(type("Result", (), {}))
+    result = msgspec.Raw(b"{}")
     turns.carries(line, result)
     with turns.at_work(result):
         other.send(SHARED_BYTES)
@@ -188,9 +190,120 @@ async def test_a_large_result_goes_on_as_an_answer_without_a_copy(turns, monkeyp
     size = len(line)
     del line
     answer = result_answer(result)
+    assert turns.outline(result) is None  # it is known by the answer alone, which lives as long
     del result
     assert bytes(answer) == b'"result":' + BODY
     assert bytes(result_of(answer)) == BODY
     assert turns.held == size  # it is the message itself
     del answer
     assert turns.held == 0
+
+
+# --- the outline: what is left without the long strings
+
+LIKELY = [
+    *(rb"\"", rb"\\", rb"\n", rb"\u00e9", rb"\ud83d\ude00", rb"\ud83d", rb"\ude00", rb"\/", b"\\" * 6),
+    *(each.encode() for each in ("a", "bc", " ", "{", "}", "[", "]", ",", ":", "é", "😀", "x" * 15)),
+]
+BROKEN = [b"\\", b"\n", b"\x01", rb"\u12", rb"\q", b'"']
+decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def any_string(dice):
+    inner = dice.choices(LIKELY, k=dice.choice([0, 1, 3, 8, 20]))
+    if dice.random() < 0.02:
+        inner.append(dice.choice(BROKEN))
+    return b'"%b"' % b"".join(inner)
+
+
+def any_value(dice, depth=0):
+    kind, space = dice.random(), dice.choice([b"", b" ", b"  "])
+    if depth > 3 or kind < 0.5:
+        return any_string(dice)
+    if kind < 0.6:
+        return dice.choice([b"1", b"-2.5e3", b"true", b"null"])
+    values = [any_value(dice, depth + 1) for _ in range(dice.randrange(4))]
+    if kind < 0.8:
+        return b"[%b]" % (b"," + space).join(values)
+    return b"{%b}" % b",".join(any_string(dice) + space + b":" + space + value for value in values)
+
+
+def message_of(line, dice=None):
+    """A message that has come in pieces, and its result."""
+    message, at = LargeMessage(Peer(), Mender()), 0
+    while at < len(line):
+        size = 1 << 16 if dice is None else dice.choice([1, 2, 3, 5, 7, 11, 30, 100])
+        message.add(line[at : at + size])
+        at += size
+    message.end()
+    found = envelope.split_large(message)
+    return message, found.result if found else None
+
+
+def is_object(raw):
+    try:
+        decode_members(raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_outline_is_json_where_its_message_is_and_stands_for_all_of_it(seed, turns, monkeypatch):
+    monkeypatch.setattr(intake, "_LONG_BYTES", 12)
+    dice, used = random.Random(seed), 0
+    for _ in range(1000):
+        values = [b'"k%d":%b' % (number, any_value(dice)) for number in range(dice.randrange(1, 4))]
+        head = dice.choice([b'{"jsonrpc":"2.0","id":1,"result":', b'{"id" : 7 , "result" : '])
+        line = b"%b{%b}%b" % (head, b",".join(values), dice.choice([b"}", b" }", b',"jsonrpc":"2.0"}']))
+        message, result = message_of(line, dice)
+        mended = mend_lone_surrogates(line)
+        is_json = is_object(mended)
+        if not result:
+            continue
+        assert bytes(result) in mended or not is_json
+        turns.carries(message, result)
+        outline = turns.outline(result)
+        if outline is None:
+            assert not is_json
+            continue
+        used += 1
+        assert is_object(outline.content) == is_json
+        assert b"".join(outline.filled(outline.content, result)) == bytes(result)
+        if is_json:
+            whole = decode_members(result)
+            for name, value in decode_members(outline.content).items():
+                assert bytes(outline.whole(result, value)) == bytes(whole[name])
+    assert used > 800
+
+
+def result_with(member):
+    return message_of(b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text",%b}]}}' % member)
+
+
+def test_of_a_long_text_little_is_left_to_be_read(turns):
+    message, result = result_with(b'"text":"%b"' % (rb"\"line\"\n" * 500_000))
+    turns.carries(message, result)
+    outline = turns.outline(result)
+    assert len(outline.content) < 100
+    assert is_cut(outline.content)
+    assert turns.looked_at(result) is outline.content
+    pieces = outline.filled(outline.content, result)
+    assert [len(piece) for piece in pieces] == [34, 5_000_002, 3]
+
+
+def test_of_many_values_or_of_no_json_there_is_no_outline(turns):
+    broken = b'"text":"%b\n%b"' % (b"x" * LARGE_BYTES, b"x" * LARGE_BYTES)
+    for member in (b'"text":[%b1]' % (b'"a",' * 600_000), broken):
+        message, result = result_with(member)
+        turns.carries(message, result)
+        assert turns.outline(result) is None
+        assert turns.looked_at(result) is result
+
+
+def test_what_stands_in_another_string_is_not_filled_in(turns):
+    message, result = result_with(b'"text":"%b"' % (b"x" * LARGE_BYTES))
+    turns.carries(message, result)
+    outline = turns.outline(result)
+    with pytest.raises(ValueError, match="cannot be filled in"):
+        outline.filled(msgspec.json.encode(bytes(outline.content).decode()), result)

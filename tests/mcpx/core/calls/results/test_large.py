@@ -19,7 +19,9 @@ from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.protocol.result_address import read_address
-from mcpx.core.wire.intake import LARGE_BYTES
+from mcpx.core.wire import envelope
+from mcpx.core.wire.intake import INTAKE, LARGE_BYTES, LargeMessage, Reader
+from mcpx.core.wire.malformed import Mender
 from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.errors import CallError
 
@@ -144,3 +146,76 @@ async def test_one_that_cannot_be_shown_says_why_and_is_let_go_of(views, result,
         await shown(views, msgspec.Raw(result))
     assert failed.value.code == code
     assert not views.kept.size
+
+
+# --- without a worker: what passes as it came
+
+
+def as_it_comes(result):
+    """The same result as a server's message carries it."""
+    message = LargeMessage(Reader(), Mender())
+    line = b'{"jsonrpc":"2.0","id":1,"result":%b}' % bytes(result)
+    for at in range(0, len(line), 1 << 16):
+        message.add(line[at : at + (1 << 16)])
+    message.end()
+    carried = envelope.split_large(message).result
+    INTAKE.carries(message, carried)
+    return carried
+
+
+PICTURE = {"type": "audio", "data": "QUJD" * 600_000, "mimeType": "audio/wav"}
+LINK = {"type": "resource", "resource": {"uri": "x:///y", "text": LINES}}
+PASSING = {
+    "text": raw(LINES),
+    "texts": raw(LINES, "short", LINES, isError=True),
+    "structured": raw(LINES, structuredContent={"rows": [1, 2], "text": LINES}, _meta={"a": {"b": LINES}}),
+    "audio": raw("short", PICTURE, note="x" * 5000),
+    "resource": raw(LINK),
+}
+
+
+@pytest.mark.parametrize("result", PASSING.values(), ids=PASSING)
+@pytest.mark.parametrize("structured", [True, False])
+async def test_what_passes_needs_no_worker_and_is_what_a_worker_makes(views, pool, result, structured):
+    request = Exec("s", "t", b"", RequestContext(client=ME), max_tokens=0)
+    encoder = ResultEncoder(views, structured=structured)
+    passed = encoder.tool(as_it_comes(result), request)
+    assert not pool.workers
+    with anyio.fail_after(50):
+        made = await encoder.tool(result, request)
+    assert b"".join(passed) == b"".join(made)
+    assert passed.cost == made.cost
+
+
+async def test_audio_beside_a_text_that_is_cut_needs_no_worker(views, pool):
+    result = as_it_comes(raw("".join(f"row {n}\n" for n in range(120)), PICTURE))
+    request = Exec("s", "t", b"", RequestContext(client=ME), max_tokens=80)
+    made = ResultEncoder(views, structured=True).tool(result, request)
+    text, audio = json.loads(b"".join(made))["content"]
+    assert audio == PICTURE
+    assert "row 119" in await read_on(views, text["text"])
+    assert not pool.workers
+
+
+@pytest.mark.parametrize(
+    ("result", "options"),
+    [
+        (raw(LINES), {}),
+        (raw(structuredContent={"text": LINES}), {"max_tokens": 0}),
+        (raw(ROWS), {"select": "rows[0].n"}),
+    ],
+    ids=["a text that is cut", "structured content in the place of a text", "a part"],
+)
+async def test_what_has_to_be_read_goes_to_a_worker(views, pool, result, options):
+    told = await shown(views, as_it_comes(result), **options)
+    assert pool.workers
+    again = await shown(views, result, **options)
+    texts = [each["content"][0]["text"].partition("mcpx://")[0] for each in (told, again)]
+    assert texts[0] == texts[1]
+
+
+async def test_a_worker_is_there_for_the_next_large_result(views, pool):
+    await shown(views, raw(LINES))
+    (worker,) = (each for each in pool.workers if each.is_ready)
+    await shown(views, raw(LINES))
+    assert worker in pool.workers
