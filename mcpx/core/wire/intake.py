@@ -15,8 +15,8 @@ Imported by `mcpx attach`, so standard library and msgspec only.
 from __future__ import annotations
 
 import codecs
+import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ Bytes = bytes | memoryview
 
 _LONG_BYTES: Final = 1024  # of a string that is cut out
 _MAX_OUTLINE_BYTES: Final = 16_384  # 5,000 strings, which take 5 ms
-_TOKEN: Final = secrets.token_hex(16).encode()
+_TOKEN: Final = os.urandom(16).hex().encode()
 _CUT: Final = re.compile(rb'"%b:(\d+)"' % _TOKEN)
 _SHORT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BEHIND: Final = re.compile(r"JSON is malformed: trailing characters \(byte (\d+)\)")
