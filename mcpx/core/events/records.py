@@ -87,6 +87,8 @@ class Record(msgspec.Struct, eq=False):
     """The row that it is counted in."""
     said: bytes = NOTHING
     """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
+    names: tuple[str, ...] = ()
+    """The names of its arguments, where they have been decoded while its beginning was to be noted."""
     slot: int | None = None
     """Its place among the calls that run, in the audit log."""
     rule: str | None = None

@@ -33,7 +33,7 @@ RETRY_S: Final = 1.0
 SLOW_S: Final = 0.0005  # of a write
 SLOW_LINE_S: Final = 0.00002  # the same, for each line in it
 LINES_EVERY_S: Final = 0.02
-LINES_AT_ONCE: Final = 16
+LINES_AT_ONCE: Final = 64
 MAX_WAITING_BYTES: Final = 4 << 20
 
 

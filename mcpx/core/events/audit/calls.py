@@ -103,7 +103,7 @@ def say(records: Iterable[Record]) -> None:
         arguments = record.arguments
         if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
             try:
-                record.said = _said_before(record.target, tuple(_names(arguments)))
+                record.said = _said_before(record.target, record.names or tuple(_names(arguments)))
             except UNREADABLE:
                 pass
             else:
