@@ -174,9 +174,8 @@ class Channel:
         """Queue one message; it goes out at the end of this turn of the loop, with what else is ready."""
         if self._broken:
             return
-        for piece in pieces:
-            self._out.append(piece)
-            self._waiting += len(piece)
+        self._out += pieces
+        self._waiting += sum(map(len, pieces))
         if not self._flush_due and not self._writer_armed:
             self._flush_due = True
             DIRTY.append(self)

@@ -135,10 +135,11 @@ class LineSplitter:
 # --- fairness between peers: the messages of each are taken a few per turn of the event loop
 
 MAX_MESSAGES_PER_TURN: Final = 32  # of one peer: 1 to 5 ms
+AT_ONCE: Final = 16  # what they lead to is written then, so that others are at work while the rest is taken
 
 
 class Turns(Reader):
-    """Splits what is read into lines of at most `limit` bytes, and gives them to `take`, a few per turn.
+    """Splits what is read into lines of at most `limit` bytes, and gives them to `take`, `AT_ONCE` at most.
 
     A chunk usually holds a message or two, which are taken at once. Where it holds hundreds, the rest waits
     for the next turns, and meanwhile nothing more is read from that peer.
@@ -166,7 +167,8 @@ class Turns(Reader):
         """Take what has been read."""
         lines = self._splitter.feed(chunk)
         if not self._backlog and len(lines) <= MAX_MESSAGES_PER_TURN:
-            self._take(lines)
+            for first in range(0, len(lines), AT_ONCE):
+                self._take(lines[first : first + AT_ONCE])
             return
         begins = not self._backlog
         self._backlog.extend(lines)
@@ -188,7 +190,7 @@ class Turns(Reader):
             self._channel.release_reading()
 
     def _next(self) -> None:
-        few = [self._backlog.popleft() for _ in range(min(MAX_MESSAGES_PER_TURN, len(self._backlog)))]
+        few = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
         self._take(few)
         if self._backlog:
             self._channel.call_soon(self._next)

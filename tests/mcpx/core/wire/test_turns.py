@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.core.wire.channel import Channel
-from mcpx.core.wire.lines import MAX_MESSAGES_PER_TURN, Turns
+from mcpx.core.wire.lines import AT_ONCE, MAX_MESSAGES_PER_TURN, Turns
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,14 @@ async def test_every_message_is_taken_in_order_and_few_a_turn(taken):
     os.write(fd, b"\n".join(lines) + b"\n")
     await until(lambda: sum(map(len, turns)) == len(lines))
     assert [line for turn in turns for line in turn] == lines
-    assert max(map(len, turns)) == MAX_MESSAGES_PER_TURN
+    assert max(map(len, turns)) == AT_ONCE
+
+
+async def test_what_is_taken_first_is_given_by_itself_so_that_others_can_begin(taken):
+    turns, _, fd = taken
+    os.write(fd, b"x\n" * MAX_MESSAGES_PER_TURN)
+    await until(lambda: sum(map(len, turns)) == MAX_MESSAGES_PER_TURN)
+    assert [len(turn) for turn in turns] == [AT_ONCE] * (MAX_MESSAGES_PER_TURN // AT_ONCE)
 
 
 async def test_others_have_their_turn_in_between(taken):
