@@ -93,9 +93,10 @@ class ResultEncoder:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        if not fits and (limits := self._picture_limits(raw, request)):
-            return Apart(lambda: self._fitted(raw, request, limits, self.tool))
         size = len(raw)
+        mentions = not fits and (size > LARGE_BYTES or mentions_picture(memoryview(raw)))
+        if mentions and (limits := self._picture_limits(raw, request)):
+            return Apart(lambda: self._fitted(raw, request, limits, self.tool))
         if size > LARGE_BYTES:
             return self._large(raw, request)
         if size > SURELY_WITHIN or request.max_tokens is not None:
@@ -108,9 +109,10 @@ class ResultEncoder:
 
         It raises what `tool` does.
         """
-        if not fits and (limits := self._picture_limits(raw, request)):
-            return Apart(lambda: self._fitted(raw, request, limits, self.resource))
         size = len(raw)
+        mentions = not fits and (size > LARGE_BYTES or mentions_picture(memoryview(raw)))
+        if mentions and (limits := self._picture_limits(raw, request)):
+            return Apart(lambda: self._fitted(raw, request, limits, self.resource))
         if size > LARGE_BYTES:
             return self._large(raw, request)
         limit = self._views.limits.find(request, size) if size > SURELY_WITHIN else None
