@@ -27,7 +27,7 @@ export const post = (path, body = {}, signal = undefined) =>
 async function ask(path, options) {
   let response;
   try {
-    if (connection === "lost" && options.method) throw new TypeError("nobody is there yet");
+    if (!isProven) throw new TypeError("nobody is there yet");
     response = await fetch(`api${path}`, options);
   } catch {
     if (!followed) lost(); // else its stream says so
@@ -62,6 +62,7 @@ let isDue = false; // the stream is to be opened anew, even if its topics stay t
 let retry = null;
 let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
+let isProven = true; // that it is the daemon who answers: not since it was lost
 const windows = new BroadcastChannel("mcpx"); // all that show this page
 let daemon = { first: null, now: null }; // {id, version} of the daemon that was followed first, and of this one
 const daemonWatchers = new Set();
@@ -96,17 +97,17 @@ function schedule() {
 }
 
 function wanted() {
-  if (document.hidden || isLeaving || connection === "ended") return "";
+  if (document.hidden || isLeaving || !isProven || connection === "ended") return "";
   return [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
 }
 
 function open(topics) {
-  clearTimeout(retry);
   stream?.close();
   stream = null;
   isDue = false;
   followed = topics;
   if (!topics) return;
+  clearTimeout(retry);
   stream = new EventSource(`api/events?page=${PAGE}&topic=${topics}`);
   stream.onopen = () => {
     pause = RETRY_MS;
@@ -151,6 +152,7 @@ function lost() {
   stream = null;
   followed = "";
   if (connection === "ended") return;
+  isProven = false;
   setConnection("lost");
   probe();
 }
@@ -161,14 +163,14 @@ async function probe() {
   const nonce = crypto.randomUUID();
   const response = await fetch(`api/here?nonce=${nonce}`).catch(() => null);
   if (connection !== "ended" && response?.status === 401) setConnection("ended");
-  const answers = response?.ok && (await isProven(nonce, response)); // not one that leaves, or another program
+  const answers = response?.ok && (await proves(nonce, response)); // not one that leaves, or another program
   if (connection === "ended") return;
   clearTimeout(retry);
   retry = setTimeout(answers ? resume : probe, answers ? RESUME_MS : pause);
   if (!answers) pause = Math.min(pause * 1.5, MAX_RETRY_MS);
 }
 
-async function isProven(nonce, response) {
+async function proves(nonce, response) {
   try {
     const [own, { proof }] = await Promise.all([key, response.json()]);
     return await crypto.subtle.verify("HMAC", own, bytesOf(proof), new TextEncoder().encode(nonce));
@@ -183,6 +185,7 @@ const key = get("/key").then((given) =>
 key.catch(() => {}); // then nothing is proven, and the page stays as it is
 
 function resume() {
+  isProven = true;
   if (wanted()) schedule();
   else setConnection("open");
 }
@@ -197,6 +200,7 @@ function setConnection(now) {
 // A window that was signed out continues when another one of this browser was let in again.
 windows.onmessage = () => {
   if (connection !== "ended") return;
+  isProven = true;
   setConnection("connecting");
   schedule();
 };

@@ -167,7 +167,7 @@ def newer_daemon(house: PageHouse) -> Iterator[None]:
 async def test_a_program_that_has_the_port_by_now_is_not_taken_for_the_daemon(
     visit: Visit, house: PageHouse
 ) -> None:
-    """It answers whatever it likes, and is asked nothing but whether it is the daemon."""
+    """It answers whatever it likes, and is asked nothing but whether it is the daemon, in whatever view."""
     port = urlsplit(visit.origin).port
     assert port is not None
     await visit.go("")
@@ -189,6 +189,8 @@ async def test_a_program_that_has_the_port_by_now_is_not_taken_for_the_daemon(
     ):
         tasks.start_soon(listener.serve, answer)
         await until(lambda: len(asked) > 2)
+        await visit.go("calls")
+        await until(lambda: len(asked) > 4)
         await in_thread(house.run, "daemon", "start")
         link = (await anyio.to_thread.run_sync(house.run, "ui", "--print")).stdout.strip()
         assert urlsplit(link).port != port
