@@ -244,9 +244,16 @@ async def test_what_cannot_be_read_as_a_request_costs_its_connection_alone(tmp_p
                     continue
                 assert b"mcpx" not in received.lower() or b"Open this page" in received
                 assert b" 200 " not in received.split(b"\r\n")[0]
-        absolute = await visitor.get(f"{visitor.origin}/ui/api/here")
-        assert absolute.status in {401, 404}
         assert (await visitor.get("/ui/api/here")).status == 200
+
+
+@LISTENERS
+async def test_a_target_that_names_its_host_is_served_for_that_host_alone(tmp_path, monkeypatch, http):
+    """RFC 9112, 3.2.2: the host of the target counts, whatever the header says."""
+    async with served(tmp_path, monkeypatch, http) as page:
+        visitor = await Visitor.entering(page)
+        assert (await visitor.get(f"{visitor.origin}/ui/api/here")).status == 200
+        assert (await visitor.get("http://evil.example/ui/api/here")).status == 421
 
 
 @pytest.mark.parametrize("http", [visiting.OWN, HTTP], ids=["own", "http"])

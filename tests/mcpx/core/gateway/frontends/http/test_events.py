@@ -193,14 +193,16 @@ async def test_older_clients_get_no_event_without_data_but_may_come_again_after_
             assert [text(event) async for event in events] == ["released"]
 
 
-async def test_a_session_that_was_ended_gives_nothing(tmp_path, config, ears):
+async def test_a_session_that_was_ended_says_what_became_of_its_call_and_nothing_more(tmp_path, config, ears):
     async with sessions(tmp_path, config) as (session,):
         async with session.call(5, "hang") as events:
             cursor = (await anext(events))["id"]
             await ears.hear("call", tool="hang")
         async with session.resume(cursor) as events:
             assert (await session.client.delete(session.url, headers=session.headers)).status_code == 200
-            assert [event async for event in events] == []
+            (answer,) = [event async for event in events]
+        assert message(answer)["id"] == 5
+        assert message(answer)["error"]["data"]["outcome"] == "unknown"
         headers = session.headers | {"Last-Event-ID": cursor}
         assert (await session.client.get(session.url, headers=headers)).status_code == 404
 
