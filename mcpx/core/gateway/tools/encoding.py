@@ -94,8 +94,8 @@ class ResultEncoder:
             InputRequired: The server asks for input instead.
         """
         size = len(raw)
-        mentions = not fits and (size > LARGE_BYTES or mentions_picture(memoryview(raw)))
-        if mentions and (limits := self._picture_limits(raw, request)):
+        read = raw if size <= LARGE_BYTES else INTAKE.looked_at(raw)
+        if not fits and mentions_picture(read) and (limits := self._picture_limits(read, request)):
             return Apart(lambda: self._fitted(raw, request, limits, self.tool))
         if size > LARGE_BYTES:
             return self._large(raw, request)
@@ -110,8 +110,8 @@ class ResultEncoder:
         It raises what `tool` does.
         """
         size = len(raw)
-        mentions = not fits and (size > LARGE_BYTES or mentions_picture(memoryview(raw)))
-        if mentions and (limits := self._picture_limits(raw, request)):
+        read = raw if size <= LARGE_BYTES else INTAKE.looked_at(raw)
+        if not fits and mentions_picture(read) and (limits := self._picture_limits(read, request)):
             return Apart(lambda: self._fitted(raw, request, limits, self.resource))
         if size > LARGE_BYTES:
             return self._large(raw, request)
@@ -126,11 +126,8 @@ class ResultEncoder:
         found = None if len(raw) > LARGE_BYTES else selectable(raw, server=request.server_name)
         return found or self.tool(raw, request)
 
-    def _picture_limits(self, raw: msgspec.Raw, request: Exec | Read) -> PictureLimits | None:
+    def _picture_limits(self, read: msgspec.Raw, request: Exec | Read) -> PictureLimits | None:
         """The limits for the pictures of a result; None where there are none, or they pass as they are."""
-        read = INTAKE.looked_at(raw)
-        if not mentions_picture(read):
-            return None
         limits = self._views.limits.of_pictures(request, self._pictures)
         return limits if limits is not None and may_hold_pictures(read) else None
 
