@@ -48,8 +48,8 @@ from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.systemd import Notifier
 from mcpx.core.system.watchdog import Patience
 from mcpx.core.telemetry.log_files import LogRotation
-from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.tracing_setup import open_tracing
+from mcpx.core.wire.channel import ChannelLoop
 from mcpx.parts import cluster_of, part, ports
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown
 
@@ -60,7 +60,7 @@ log = structlog.get_logger()
 PATIENCE: Final = Patience()
 CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
 SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then is not needed
-LOOP: Final = {"loop_factory": AwakeLoop}
+LOOP: Final = {"loop_factory": ChannelLoop}
 """The options of `anyio.run` for each `serve_*`."""
 
 Frontends = Callable[[Endpoints], list[ChildSpec]]

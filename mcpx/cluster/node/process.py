@@ -40,7 +40,7 @@ from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.paths import check_state_folder
 from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.watchdog import Patience
-from mcpx.core.telemetry.suspend import AwakeLoop
+from mcpx.core.wire.channel import ChannelLoop
 from mcpx.core.wire.tls_channel import server_context
 from mcpx.errors import MCPXError
 from mcpx.paths import STATE_VARIABLE
@@ -71,7 +71,7 @@ def main() -> int:
         return 2
     with listener:
         return anyio.run(
-            partial(_serve, start, listener, context), backend_options={"loop_factory": AwakeLoop}
+            partial(_serve, start, listener, context), backend_options={"loop_factory": ChannelLoop}
         )
 
 

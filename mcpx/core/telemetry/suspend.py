@@ -12,6 +12,7 @@ that fires far too late. A wall clock that is set forward looks the same, and co
 from __future__ import annotations
 
 import asyncio
+import selectors
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
@@ -33,10 +34,10 @@ _ALWAYS_ON: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTON
 class AwakeLoop(asyncio.SelectorEventLoop):
     """An event loop whose `time` counts no time in which the process could not run."""
 
-    def __init__(self) -> None:
+    def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
         self._looked_at = time.monotonic()
         self._away_s = 0.0
-        super().__init__()
+        super().__init__(selector)
 
     def time(self) -> float:
         """Seconds, by a monotonic clock that is looked at once in `TICK_S` at least, while the loop runs."""

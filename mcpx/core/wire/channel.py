@@ -22,6 +22,7 @@ import anyio
 
 from mcpx.core.system.linux import unread_in_pipe
 from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.wire.intake import LARGE_BYTES
 
 READ_BYTES: Final = 65536  # the size of a Linux pipe
@@ -74,8 +75,7 @@ class Channel:
         "on_end",
     )
 
-    def __init__(self, read_fd: int, write_fd: int, readers: Readers | None = None) -> None:
-        """`readers` are those with which it is read; without them the loop calls it alone."""
+    def __init__(self, read_fd: int, write_fd: int) -> None:
         self.on_data: Callable[[bytes], None] = lambda _data: None
         self.on_end: Callable[[], None] = _nothing
         self.on_broken: Callable[[OSError], None] = lambda _error: None
@@ -85,7 +85,7 @@ class Channel:
         self.max_unsent = MAX_UNSENT_BYTES
         """Bytes that the peer may leave unread of messages that are not large."""
         self._loop = asyncio.get_running_loop()
-        self._readers = readers or self._loop
+        self._readers: dict[int, Callable[[], None]] = getattr(self._loop, "readers", {})
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._pollable = _is_pollable(read_fd)
@@ -132,9 +132,11 @@ class Channel:
             if after:
                 self._loop.call_soon(self._read_on)
         elif after:
-            self._readers.add_reader(self._read_fd, self._readable)
+            self._loop.add_reader(self._read_fd, self._readable)
+            self._readers[self._read_fd] = self._readable
         else:
-            self._readers.remove_reader(self._read_fd)
+            self._loop.remove_reader(self._read_fd)
+            self._readers.pop(self._read_fd, None)
 
     def _read_on(self) -> None:
         if self._reading and not self._held:
@@ -328,34 +330,50 @@ async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
     return bytes(answer)
 
 
-class Readers:
-    """Reads many channels together: what is ready in one turn is taken in one go.
+class ChannelLoop(AwakeLoop):
+    """An event loop that reads its channels itself, all that are ready before anything else of a turn.
 
-    What follows from it is written once, behind the last of them: many requests to one server in one write.
+    That saves what a callback costs before the answer to a small call is written, and what follows from all
+    of them is written once: many requests to one server in one write. On other loops a channel is read by a
+    callback of its own.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._selector = selectors.DefaultSelector()
-        self._loop.add_reader(self._selector, self._read)
-        self.remove_reader = self._selector.unregister
+        self.readers: dict[int, Callable[[], None]] = {}
+        """What reads a channel, by the descriptor."""
+        super().__init__(_ChannelSelector(self.readers))
 
-    def add_reader(self, fd: int, read: Callable[[], None]) -> None:
-        """Call this when something has come."""
-        self._selector.register(fd, selectors.EVENT_READ, read)
 
-    def close(self) -> None:
-        """Read no more."""
-        self._loop.remove_reader(self._selector)
-        self._selector.close()
+class _ChannelSelector(selectors.DefaultSelector):
+    """Reads the channels that are ready, and returns what else is."""
 
-    def _read(self) -> None:
-        TURN.is_open = True
-        try:
-            for key, _ in self._selector.select(0):
-                key.data()
-        finally:
+    def __init__(self, readers: dict[int, Callable[[], None]]) -> None:
+        super().__init__()
+        self._readers = readers
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait as any selector does."""
+        others: list[tuple[selectors.SelectorKey, int]] = []
+        has_read = False
+        for key, events in super().select(timeout):
+            read = self._readers.get(key.fd)
+            if read is None:
+                others.append((key, events))
+                continue
+            if events & selectors.EVENT_READ:
+                has_read = TURN.is_open = True
+                try:
+                    read()
+                except Exception as error:  # noqa: BLE001 - as a callback that fails, it ends nothing else
+                    contain(error, "channel")
+            if events & selectors.EVENT_WRITE:
+                others.append((key, selectors.EVENT_WRITE))
+        if not has_read:
+            return others
+        if TURN.is_open or DIRTY:
             flush_all()  # the end of this turn, without another round of the loop
+        known = self.get_map()
+        return [(key, events) for key, events in others if known.get(key.fd) is key]  # not those that went
 
 
 DIRTY: list[Channel] = []

@@ -1,24 +1,35 @@
-"""Channels over real pipes: order, coalescing, back-pressure, ends."""
+"""Channels over real pipes: order, coalescing, back-pressure, ends; on the loop of MCPX and on any other."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import select
+import socket
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+from mcpx.core.telemetry.contained import contained
 from mcpx.core.wire.channel import (
     HIGH_WATER,
     MAX_UNSENT_BYTES,
     TURN,
     Channel,
+    ChannelLoop,
     PeerNotReading,
     after_turn,
     flush_all,
 )
+
+OWN_LOOP = {"loop_factory": ChannelLoop}
+
+
+@pytest.fixture(params=[{}, OWN_LOOP], ids=["any loop", "own loop"])
+def anyio_backend(request):
+    return "asyncio", request.param
 
 
 class Pipes:
@@ -208,3 +219,110 @@ async def test_what_is_put_off_is_done_before_anything_is_written_or_after_all_o
         assert "later" not in found
         await anyio.lowlevel.checkpoint()
         assert found["later"]
+
+
+# --- the loop that reads its channels itself
+
+
+def on_own_loop(body):
+    async def bounded():
+        with anyio.fail_after(50):
+            await body()
+
+    anyio.run(bounded, backend_options=OWN_LOOP)
+
+
+def test_what_follows_from_all_that_is_ready_is_written_at_once():
+    async def body():
+        ours, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a packet for each write
+        with ours, server, Pipes() as one, Pipes() as other:
+            to_server = Channel(ours.fileno(), ours.fileno())
+            for client in (one, other):
+                client.channel.on_data = to_server.write
+                client.channel.start_reading()
+                os.write(client.far_write, b"call;")
+            await anyio.wait_readable(server)
+            assert server.recv(100) == b"call;call;"
+            to_server.close()
+
+    on_own_loop(body)
+
+
+def test_a_reader_that_fails_costs_nobody_else_what_has_come():
+    async def body():
+        with Pipes() as bad, Pipes() as good:
+            bad.channel.on_data = lambda data: data.no_such_thing
+            for pipes in (bad, good):
+                pipes.channel.start_reading()
+                os.write(pipes.far_write, b"x")
+            before = contained().get("channel", 0)
+            good.channel.on_data = good.channel.write
+            assert await good.take(1) == b"x"
+            assert contained()["channel"] == before + 1
+
+    on_own_loop(body)
+
+
+def test_a_channel_that_another_closes_in_this_turn_is_not_read():
+    async def body():
+        with Pipes() as one, Pipes() as other:
+            read = []
+            for mine, its in ((one, other), (other, one)):
+                mine.channel.on_data = lambda data, its=its: (read.append(data), its.channel.close())
+                mine.channel.start_reading()
+                os.write(mine.far_write, b"x")
+            while not read:
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_readable(one.reads if one.channel._ended else other.reads)  # there it still is
+            assert read == [b"x"]
+
+    on_own_loop(body)
+
+
+def test_what_is_let_go_of_by_a_reader_is_not_called_in_the_same_turn():
+    """Its descriptor may be another's by then."""
+
+    async def body():
+        loop = asyncio.get_running_loop()
+        with Pipes() as pipes, Pipes() as watched:
+            called, reused = [], anyio.Event()
+
+            def let_go(_data):
+                loop.remove_reader(watched.reads)
+                loop.add_reader(watched.reads, reused.set)
+
+            pipes.channel.on_data = let_go
+            loop.add_reader(watched.reads, called.append, "the old one")
+            pipes.channel.start_reading()
+            os.write(pipes.far_write, b"x")
+            os.write(watched.far_write, b"x")
+            await reused.wait()
+            loop.remove_reader(watched.reads)
+            assert not called
+
+    on_own_loop(body)
+
+
+def test_a_socket_is_read_while_it_waits_to_be_written():
+    async def body():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            channel, got = Channel(ours.fileno(), ours.fileno()), []
+            channel.on_data = got.append
+            channel.start_reading()
+            channel.write(b"a" * (1 << 20))
+            flush_all()
+            assert channel.unsent
+            theirs.send(b"x")
+            while not got:
+                await anyio.lowlevel.checkpoint()
+            came = 0
+            while came < 1 << 20:
+                await anyio.wait_readable(theirs)
+                came += len(theirs.recv(1 << 20))
+            assert not channel.unsent
+            channel.close()
+
+    on_own_loop(body)

@@ -20,7 +20,7 @@ from mcpx.core.config.urls import is_loopback
 from mcpx.core.gateway.frontends.http.http_exchange import Address, HttpExchange
 from mcpx.core.gateway.frontends.http.requests import Bodies, RequestReader, Site
 from mcpx.core.telemetry.contained import contain
-from mcpx.core.wire.channel import MAX_UNSENT_BYTES, Channel, PeerNotReading, Readers
+from mcpx.core.wire.channel import MAX_UNSENT_BYTES, Channel, PeerNotReading
 from mcpx.core.wire.envelope import Bytes
 
 log = structlog.get_logger()
@@ -48,8 +48,6 @@ class Shared:
         self.leaving = False
         """True if MCPX ends, or will soon: every response tells its client to close the connection."""
         self._look: asyncio.TimerHandle | None = None
-        self.readers: Readers | None = None
-        """Reads the connections, while they are served."""
 
     def leave(self) -> None:
         """MCPX ends soon."""
@@ -102,7 +100,7 @@ class HttpConnection:
     )
 
     def __init__(self, accepted: socket.socket, site: Site, shared: Shared) -> None:
-        self.channel = channel = Channel(accepted.fileno(), accepted.fileno(), shared.readers)
+        self.channel = channel = Channel(accepted.fileno(), accepted.fileno())
         self.reader = RequestReader(self, site, shared.bodies)
         self.current: HttpExchange | None = None
         """The request that is being served."""

@@ -28,7 +28,6 @@ from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.gateway.frontends.http.requests import Site
 from mcpx.core.system.limits import share
 from mcpx.core.telemetry.log import Throttle
-from mcpx.core.wire.channel import Readers
 
 log = structlog.get_logger()
 MAX_CONNECTIONS: Final = 256  # where nothing else is said: of the page
@@ -83,7 +82,6 @@ class HttpServer:
     async def serve(self, listener: socket.socket) -> None:
         """Serve until it is to end; the listener is closed then."""
         listener.settimeout(0.0)
-        self.shared.readers = readers = Readers()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._accept_forever, listener)
@@ -94,7 +92,6 @@ class HttpServer:
             listener.close()
             for connection in list(self.shared.connections):
                 connection.give_up_at_end()
-            readers.close()
 
     # --- its end
 
