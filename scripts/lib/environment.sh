@@ -51,9 +51,11 @@ find_python() {
 }
 
 # Makes the virtual environment $1 where there is none that works: half-made, moved here from elsewhere, or
-# with an installation that was cut short counts as none.
+# with an installation that was cut short counts as none. Only .venv has a pip, which installs into all of them:
+# to put one into each takes 3 s.
 make_venv() {
-    local folder=$1 python
+    local folder=$1 python without_pip=--without-pip
+    [ "$folder" != "$venv" ] || without_pip=
     if [ -e "$folder" ] && ! venv_works "$folder"; then
         say "removing ${folder#"$root"/}: it is broken, moved or half-made"
         rm -rf "$folder"
@@ -63,7 +65,7 @@ make_venv() {
     fi
     python=$(find_python)
     say "making ${folder#"$root"/} with $python"
-    if ! quietly "$python" -m venv "$folder"; then
+    if ! quietly "$python" -m venv ${without_pip:+"$without_pip"} "$folder"; then
         rm -rf "$folder"
         die "$python cannot make a virtual environment; its venv module may be a package of its own"
     fi
@@ -72,7 +74,7 @@ make_venv() {
 
 venv_works() {
     is_recent_python "$1/bin/python" || return 1
-    "$1/bin/python" -c 'import pip' >/dev/null 2>&1 </dev/null || return 1
+    [ "$1" != "$venv" ] || "$1/bin/python" -c 'import pip' >/dev/null 2>&1 </dev/null || return 1
     [ ! -e "$1/.installing" ] || return 1
     [ ! -e "$1/.made-at" ] || [ "$(cat "$1/.made-at")" = "$1" ]
 }
@@ -81,7 +83,9 @@ pip() {
     local folder=$1 command=$2
     shift 2
     [ "$command" != install ] || set -- --no-compile "$@"
-    quietly "$folder/bin/python" -m pip "$command" --quiet --no-input --disable-pip-version-check "$@"
+    set -- "$command" --quiet --no-input --disable-pip-version-check "$@"
+    [ "$folder" = "$venv" ] || set -- --python "$folder/bin/python" "$@"
+    quietly "$venv/bin/python" -m pip "$@"
 }
 
 # install_once VENV STAMP KEY COMMAND...: runs the command, which installs, unless VENV/STAMP holds this very KEY.
