@@ -45,7 +45,7 @@ class ConfigError(MCPXError):
 
 
 class Outcome(StrEnum):
-    """Whether a call that failed may have had an effect."""
+    """The possible effect of a call that failed."""
 
     NOT_SENT = "not_sent"
     UNKNOWN = "unknown"
@@ -53,7 +53,7 @@ class Outcome(StrEnum):
 
 
 class Code(StrEnum):
-    """What went wrong with a call."""
+    """The kind of a call's failure."""
 
     UNKNOWN_SERVER = "unknown_server"
     UNKNOWN_TOOL = "unknown_tool"

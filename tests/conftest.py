@@ -11,16 +11,18 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from mcpx.core.system.linux import LINUX
+from supervisors.testing import virtual_backends
 from tests.forking import client
 from tests.forking.workers import Workers
 
@@ -35,6 +37,13 @@ os.environ["SHELL"] = "/bin/false"  # no login shell is asked: who runs the test
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(params=["trio", "asyncio"])
+def virtual(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[None]]], None]:
+    """Run an async function in virtual time, on either back end."""
+    options = dict(virtual_backends())[request.param]
+    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
 
 
 @pytest.fixture(autouse=True)

@@ -111,7 +111,7 @@ class Manner(NamedTuple):
 
 
 class FilePlan(ABC):
-    """What a command would do to files, for people and for programs; `end` is how the command goes on."""
+    """The plan of a command for files, for people and for programs; `end` is how the command goes on."""
 
     change: Change | None = None
     daemon: str | None = None

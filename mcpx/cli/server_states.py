@@ -67,7 +67,7 @@ def find_servers(config_path: str | None) -> JSON:
 
 
 def reached_by(file: Path) -> dict[str, str]:
-    """How each server of a configuration is started or reached, by name, without secrets.
+    """The command or address of each server of a configuration, by name, without secrets.
 
     Raises:
         OSError: It cannot be read.

@@ -12,6 +12,5 @@ be started again; nothing else here imports it.
 To read it: `membership` is what a hub joins, and `cluster` holds the parts together. `node_table` has what is
 known of the nodes, `node_watch` hears of each, `node_link` carries MCP to it. `placement` decides where a
 session goes (pure), `assigning` carries that out with what Ray has reserved, `draining` moves sessions off.
-`ray_client` and `ray_child` are the gateway's side of the Ray process. What several gateways share is in
-`gateways/`.
+`ray_client` is the gateway's side of the Ray process. What several gateways share is in `gateways/`.
 """

@@ -8,6 +8,9 @@ but one is on its way, a session waits a while for it.
 
 Ray counts resources for all gateways; whether a node answers, is drained or is short of memory the gateway
 knows better, and says so. Without Ray, a server that asks for nothing that is counted is placed all the same.
+
+The most memory that was seen with a session of each server is kept in a file, for the first placement, and
+fades. One that cannot be read or written costs nothing but that statistic.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -27,11 +31,70 @@ from mcpx.cluster.node_link import NodeTarget
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Demand, candidates, misfit, spread
 from mcpx.cluster.ray_client import RayError, RayProcess
-from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.transport.link import ConnectionLost
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import read_own_file, replace_file
 
 log = structlog.get_logger()
+FILE_NAME: Final = "memory.json"
+MAX_SERVERS: Final = 10_000
+MAX_FILE_BYTES: Final = 4 << 20
+FADES: Final = 0.9995
+"""Of what was seen, for each look at a server, of which there is one a second: half after 23 minutes."""
+
+
+class SeenMemory:
+    """By server, bytes for one session. `folder` is that of the configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._bytes: dict[str, float] = {}
+        self._saved: dict[str, int] = {}
+        self._is_broken = False
+
+    def of(self, server: str) -> int:
+        """Bytes that one session with that server takes; 0 where it has not been seen."""
+        return int(self._bytes.get(server, 0))
+
+    def note(self, server: str, memory: int, sessions: int) -> None:
+        """Take in what a server's processes take on one node, for so many sessions."""
+        if memory <= 0 or (server not in self._bytes and len(self._bytes) >= MAX_SERVERS):
+            return
+        each = memory / max(1, sessions)
+        self._bytes[server] = max(each, self._bytes.get(server, 0.0) * FADES)
+
+    def load(self) -> None:
+        """Read the file, if there is one. Blocks."""
+        try:
+            data = read_own_file(self._path, MAX_FILE_BYTES, closed_to=0)
+            found = msgspec.json.decode(data, type=dict[str, int])
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return
+        self._saved = {name: each for name, each in list(found.items())[:MAX_SERVERS] if each > 0}
+        self._bytes = {**self._saved, **self._bytes}
+
+    def changed(self) -> dict[str, int] | None:
+        """Return what is to be written; None where it has hardly changed since."""
+        now = {name: int(each) for name, each in self._bytes.items()}
+        same = now.keys() == self._saved.keys() and all(
+            abs(each - self._saved[name]) < each / 10 for name, each in now.items()
+        )
+        return None if same else now
+
+    def save(self, found: dict[str, int]) -> None:
+        """Write the file. Blocks, and never raises."""
+        self._saved = found
+        try:
+            ensure_folder(self._path.parent)
+            replace_file(self._path, msgspec.json.encode(found), synced=False)
+            self._is_broken = False
+        except OSError as error:
+            if not self._is_broken:
+                log.warning("cluster.memory_unwritable", path=str(self._path), reason=error.strerror)
+            self._is_broken = True
+
+
 NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout
 UNUSED_S: Final = 180.0  # until a reservation that nobody uses is given up; the node lingers for 120 s
 LOOK_INTERVAL_S: Final = 15.0

@@ -21,7 +21,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from mcpx.cluster.assigning import Assignments
+from mcpx.cluster.assigning import Assignments, SeenMemory
 from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
 from mcpx.cluster.node.spec import placed_spec
@@ -32,14 +32,13 @@ from mcpx.cluster.node_watch import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRef
 from mcpx.cluster.placement import starts_at_once
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.cluster.ray_process.protocol import NodeRecord
-from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.fleet.supervision import try_again
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.servers.transport.placement import PlacedUse
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Incarnation
 
@@ -262,12 +261,11 @@ class Cluster:
         address, joined = node.address, self.ray.joined
         if address is None or joined is None:
             return None
-        try:
-            return await ask(address, joined.certificate, request(token=joined.token), answer_s=answer_s)
-        except NodeRefused as error:
-            log.info("cluster.node_refused", node=node.name, cause=str(error))
-        except Exception as error:  # noqa: BLE001 - the boundary: a request to one node ends nothing else
-            contain(error, "node request", node=node.name)
+        with containing("node request", node=node.name):  # one node ends nothing else
+            try:
+                return await ask(address, joined.certificate, request(token=joined.token), answer_s=answer_s)
+            except NodeRefused as error:
+                log.info("cluster.node_refused", node=node.name, cause=str(error))
         return None
 
 

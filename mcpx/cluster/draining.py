@@ -24,7 +24,7 @@ from mcpx.cluster.ray_client import RayProcess
 from mcpx.core.servers import actor
 from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.ports import Supervised
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.text import one_line
 from supervisors import Phase
 
@@ -94,11 +94,9 @@ class Draining:
         """Move what can be moved, until cancelled."""
         async with anyio.create_task_group() as tasks:
             while True:
-                try:
+                with containing("draining"):  # the boundary: one odd session ends no draining
                     self.look()
                     self._hold_some(tasks)
-                except Exception as error:  # noqa: BLE001 - the boundary: one odd session ends no draining
-                    contain(error, "draining")
                 drains = any(node.record.draining and node.sessions for node in self._nodes)
                 await anyio.sleep(LOOK_INTERVAL_S if drains else IDLE_LOOK_INTERVAL_S)
 
@@ -153,14 +151,13 @@ class Draining:
     async def _hold(self, session: actor.Session, node: Node) -> None:
         """Have a session come to rest, and move it then."""
         try:
-            idleness = session.idleness
-            patience = min(HOLD_S, session.config.call_limits.queue_timeout / 3)
-            if idleness is not None and await idleness.quiesce(patience):
-                self._move(session, node)
-            else:
-                self._busy_since[session.child] = time.monotonic() + HOLD_AGAIN_S - PATIENCE_S
-        except Exception as error:  # noqa: BLE001 - the boundary, as above
-            contain(error, "draining", server=session.name)
+            with containing("draining", server=session.name):  # the boundary, as above
+                idleness = session.idleness
+                patience = min(HOLD_S, session.config.call_limits.queue_timeout / 3)
+                if idleness is not None and await idleness.quiesce(patience):
+                    self._move(session, node)
+                else:
+                    self._busy_since[session.child] = time.monotonic() + HOLD_AGAIN_S - PATIENCE_S
         finally:
             self._held.discard(session.child)
 

@@ -25,7 +25,7 @@ from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.daemon.status import NodeStatus
 from mcpx.core.servers.server_info import said_elsewhere
 from mcpx.core.servers.transport.placement import PlacedUse
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from supervisors import Signal
@@ -152,10 +152,8 @@ class Node:
         if was_there:
             log.warning("cluster.node_lost", node=self.name, cause=reason, sessions=len(listeners))
         for on_lost in listeners:
-            try:
+            with containing("node lost", node=self.name):  # one session must not keep the others from knowing
                 on_lost(f"the node {self.name} was lost: {reason}")
-            except Exception as error:  # noqa: BLE001 - one session must not keep the others from knowing
-                contain(error, "node lost", node=self.name)
 
 
 class NodeTable:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.gateway.frontends.http.asgi import NOTED
 from mcpx.core.system.peers import is_own
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.telemetry.log import Throttle
 from mcpx.page.access import Access
 
@@ -70,10 +70,8 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
-        try:
+        with containing("page"):  # no address fills the log; Starlette has answered it with 500
             await (refusal or self._app)(scope, receive, with_headers)
-        except Exception as error:  # noqa: BLE001 - the boundary: an address is no reason to fill the log
-            contain(error, "page")  # Starlette has answered it with a status of 500
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

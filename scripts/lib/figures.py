@@ -22,17 +22,17 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LONG_FUNCTION: Final = 40  # lines
 NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
 LIMITS: Final = {
-    "lines": 112_200,  # on the way to 72,000; what clients and people ask for takes lines
-    "files": 566,  # to 420; overrides and the forms of native tools take three
-    "modules with one importer": 95,  # to 60
+    "lines": 112_150,  # on the way to 72,000; what clients and people ask for takes lines
+    "files": 557,  # to 420
+    "modules with one importer": 91,  # to 60
     "circles of modules": 0,
     "circles of packages": 0,
-    "imports inside functions": 149,
-    "noqa": 249,
+    "imports inside functions": 147,
+    "noqa": 223,
     "entries in a folder": 25,
     "lines of the median function": 6,
     "functions over 40 lines": 25,
-    "docstrings that begin with a question word": 54,
+    "docstrings that begin with a question word": 0,
     "files that say door": 1,
     "imports of the core from its neighbours": 0,
     "names of Linux's own files outside of core/system": 0,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import anyio
 import pytest
@@ -18,14 +16,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    with tempfile.TemporaryDirectory(prefix="mcpx-", ignore_cleanup_errors=True) as folder:
-        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        made = House(Path(folder))
-        try:
-            yield made
-        finally:
-            made.close()
+def house() -> Iterator[House]:
+    with House.opened() as made:
+        yield made
 
 
 def nodes(house: House) -> dict[str, dict]:

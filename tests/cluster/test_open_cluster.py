@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -34,14 +32,9 @@ def open_cluster() -> Iterator[RayCluster]:
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    with tempfile.TemporaryDirectory(prefix="mcpx-", ignore_cleanup_errors=True) as folder:
-        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        made = House(Path(folder))
-        try:
-            yield made
-        finally:
-            made.close()
+def house() -> Iterator[House]:
+    with House.opened() as made:
+        yield made
 
 
 def seen_by_a_stranger(address: str) -> str:

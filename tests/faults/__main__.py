@@ -10,7 +10,9 @@ import dataclasses
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import click
@@ -30,6 +32,8 @@ from tests.faults.rows_hostile import HOSTILE_ROWS
 from tests.faults.soak import soak
 from tests.faults.stage import Seen
 from tests.faults.table import Play, perform
+
+S = TypeVar("S", Load, AuditSoak, LongLife)
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -93,15 +97,15 @@ def main(
     with tempfile.TemporaryDirectory(prefix="mcpx-faults-") as state:
         os.environ["MCPX_STATE_DIR"] = str(Path(state))  # nothing of the user's is touched
         if seconds is not None:
-            sys.exit(_soak(anyio.run(soak, seconds), as_json=as_json))
+            sys.exit(_show(anyio.run(soak, seconds), report.show_load, as_json=as_json))
         if kills is not None:
             sys.exit(_kills(anyio.run(kill_again_and_again, kills), as_json=as_json))
         if audited is not None:
-            sys.exit(_audit(anyio.run(audit_soak, audited), as_json=as_json))
+            sys.exit(_show(anyio.run(audit_soak, audited), report.show_audit, as_json=as_json))
         if leaky is not None:
-            sys.exit(_long_life(anyio.run(leaks, leaky), as_json=as_json))
+            sys.exit(_show(anyio.run(leaks, leaky), report.show_long_life, as_json=as_json))
         if expiring is not None:
-            sys.exit(_long_life(anyio.run(expiries, expiring), as_json=as_json))
+            sys.exit(_show(anyio.run(expiries, expiring), report.show_long_life, as_json=as_json))
         sys.exit(_tables(only or "", rows, as_json=as_json, as_markdown=markdown))
 
 
@@ -145,12 +149,12 @@ async def _play(faults: list[str], odd: list[str]) -> tuple[list[Seen], list[Hos
     return table, hostile
 
 
-def _soak(load: Load, *, as_json: bool) -> int:
+def _show(seen: S, show: Callable[[S, Console], None], *, as_json: bool) -> int:
     if as_json:
-        click.echo(msgspec.json.encode(load))
+        click.echo(msgspec.json.encode(seen))
     else:
-        report.show_load(load, Console())
-    return int(bool(load.problems))
+        show(seen, Console())
+    return int(bool(seen.problems))
 
 
 def _kills(kills: Kills, *, as_json: bool) -> int:
@@ -160,22 +164,6 @@ def _kills(kills: Kills, *, as_json: bool) -> int:
     else:
         report.show_kills(kills, late, Console())
     return int(bool(kills.load.problems or late))
-
-
-def _audit(soaked: AuditSoak, *, as_json: bool) -> int:
-    if as_json:
-        click.echo(msgspec.json.encode(soaked))
-    else:
-        report.show_audit(soaked, Console())
-    return int(bool(soaked.problems))
-
-
-def _long_life(life: LongLife, *, as_json: bool) -> int:
-    if as_json:
-        click.echo(msgspec.json.encode(life))
-    else:
-        report.show_long_life(life, Console())
-    return int(bool(life.problems))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import anyio.to_thread
 
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.processes import boot_id, pid_namespace, start_time
+from mcpx.core.system.reaping import group_exists
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
 from tests.forking.client import run
@@ -83,14 +84,6 @@ async def next_mcpx(on: Hostile, *children: tuple[int, str | None], **changed: A
         return (own.mcpx.state / "children/4000000-1.json").exists(), own.mcpx.said()
 
 
-def group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @faults.row("a server left behind that ignores TERM, and its child that threw its environment away")
 async def left_behind(on: Hostile) -> None:
     with running() as orphan, running(FORKS.format(code=STUBBORN, env={})) as leader:
@@ -110,7 +103,7 @@ async def born_again(on: Hostile) -> None:
         leader.kill()
         leader.wait()
         _, log = await next_mcpx(on, (leader.pid, started))
-        on.check(group_lives(leader.pid), "an innocent group was ended")
+        on.check(group_exists(leader.pid), "an innocent group was ended")
         on.check("orphans.left" in log, "the log does not say that it was left")
 
 

@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mcpx.core.servers.transport.ledger import boot_id, start_time
+from mcpx.core.system.reaping import group_exists
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
 from tests.faults.hostile_client import Client
@@ -298,7 +299,7 @@ async def forged_ledger(on: Hostile) -> None:
             async with own.client() as client:
                 own.answered(await client.exec("s", "echo"), "echo by")
         on.check(start_time(leader) is not None, "an innocent process was ended")
-        on.check(_group_lives(orphan), "an innocent group whose leader is gone was ended")
+        on.check(group_exists(orphan), "an innocent group whose leader is gone was ended")
 
 
 @contextmanager
@@ -314,14 +315,6 @@ def start_innocents() -> Iterator[tuple[int, int]]:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
         leader.wait()
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 SECRET = "sk-live-0123456789abcdef"

@@ -7,7 +7,9 @@ notice. CallLimits are generous (a loaded machine is no fault of MCPX); what was
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import os
 import signal
 import sys
@@ -85,16 +87,83 @@ def wicked(mode: str, folder: Path, mark: str, *, times: int = 1, **settings: An
     return {"command": sys.executable, "args": args, "env": env, "restart": RESTART, **settings}
 
 
-class Stage:
-    """One fault being played on the server `s`."""
+class Playing:
+    """One fault being played on a server, and what its caller sees."""
 
-    def __init__(self, watch: Watch, ears: Ears, folder: Path, seen: Seen) -> None:
+    name: str
+
+    def __init__(self, watch: Watch, seen: Seen) -> None:
         self.watch = watch
-        self.ears = ears
-        self.folder = folder
         self.seen = seen
         self.check = seen.check
         self.fault_at = time.monotonic()
+
+    @property
+    def upstream(self) -> Any:
+        return self.watch.hub.upstreams[self.name]
+
+    def incarnation(self) -> int:
+        return self.watch.hub.supervisor.state(self.name).generation
+
+    def now(self) -> None:
+        """The fault happens now."""
+        self.fault_at = time.monotonic()
+
+    def saw(self, what: str, within: float = math.inf) -> None:
+        """Note what the caller was told first, and when."""
+        if not self.seen.caller_saw or self.seen.error_s is None:
+            self.seen.caller_saw = self.seen.caller_saw or what
+            self.seen.error_s = took = time.monotonic() - self.fault_at
+            self.check(took < within, f"the caller was told after {took:.2f} s")
+
+    def back(self) -> None:
+        """Note that it is ready again."""
+        self.seen.recovery_s = time.monotonic() - self.fault_at
+        self.seen.ended = "ready"
+
+    def check_says(self, what: str, text: object, *contains: str) -> None:
+        for each in contains:
+            self.check(each in str(text or ""), f"{what} does not say {each!r}: {text}")
+
+    async def answer_of(self, tool: str, arguments: Any = None, *, within: float = math.inf) -> str | None:
+        """The text that a call is answered with; None, and a problem, where it is not."""
+        try:
+            text = await self.watch.text(tool, arguments, server=self.name)
+        except CallError as error:
+            self.saw(f"{error.code}, {error.outcome}")
+            self.check(False, f"{tool} was not answered: {error}")
+            return None
+        self.saw("the answer", within)
+        return text
+
+    async def error_of(
+        self, code: Code, *says: str, tool: str, arguments: Any = None, within: float = math.inf
+    ) -> CallError:
+        """A call fails, with this code, and a text that says these things."""
+        error = await self.watch.failure(tool, arguments, server=self.name)
+        self.saw(f"{error.code}, {error.outcome}", within)
+        self.check(error.code is code, f"the code is {error.code}, not {code}: {error}")
+        self.check_says("the error", error, *says)
+        return error
+
+    async def parked(self, *says: str) -> None:
+        """It is given up for now, and says why and when it is tried again."""
+        await self.watch.becomes(State.PARKED, self.name)
+        self.seen.ended = "parked"
+        info = self.upstream.info()
+        self.check_says("the cause", info.cause, *says)
+        self.check(info.retry_in_s is not None, "there is no next probe")
+
+
+class Stage(Playing):
+    """One fault being played on the server `s`."""
+
+    name = "s"
+
+    def __init__(self, watch: Watch, ears: Ears, folder: Path, seen: Seen) -> None:
+        super().__init__(watch, seen)
+        self.ears = ears
+        self.folder = folder
         self._fault_incarnation = 0
         self.notices = 0
         self.config: Config
@@ -105,19 +174,12 @@ class Stage:
     def _noticed(self, name: str, _diff: object) -> None:
         self.notices += name == "s"
 
-    @property
-    def upstream(self) -> Any:
-        return self.watch.hub.upstreams["s"]
-
     # --- doing
 
     def now(self) -> None:
         """The fault happens now."""
-        self.fault_at = time.monotonic()
-        self._fault_incarnation = self._incarnation()
-
-    def _incarnation(self) -> int:
-        return self.watch.hub.supervisor.state("s").generation
+        super().now()
+        self._fault_incarnation = self.incarnation()
 
     def signal(self, number: signal.Signals) -> None:
         """Send the server's process a signal: the fault."""
@@ -136,39 +198,23 @@ class Stage:
 
     async def answered(self, tool: str = "act", *, contains: str = "", **arguments: Any) -> None:
         """A call is answered."""
-        try:
-            text = await self.watch.text(tool, arguments)
-        except CallError as error:
-            self._saw(f"{error.code}, {error.outcome}")
-            self.check(False, f"{tool} was not answered: {error}")
-            return
-        self._saw("the answer")
-        self.check(contains in text, f"the answer of {tool} is {text[:200]!r}")
+        text = await self.answer_of(tool, arguments)
+        self.check(text is None or contains in text, f"the answer of {tool} is {(text or '')[:200]!r}")
 
     async def caught(self, code: Code, *contains: str, tool: str = "act", **arguments: Any) -> CallError:
         """A call fails, with this code, its outcome, and a text that says these things."""
-        error = await self.watch.failure(tool, arguments)
-        self._saw(f"{error.code}, {error.outcome}")
-        self.check(error.code is code, f"the code is {error.code}, not {code}: {error}")
-        for text in contains:
-            self.check(text in str(error), f"the error does not say {text!r}: {error}")
-        return error
+        return await self.error_of(code, *contains, tool=tool, arguments=arguments)
 
     async def answered_or_caught(self, code: Code, *, contains: str) -> None:
         """A call is answered, or fails with this code."""
         try:
             text = await self.watch.text("act")
         except CallError as error:
-            self._saw(f"{error.code}, {error.outcome}")
+            self.saw(f"{error.code}, {error.outcome}")
             self.check(error.code is code, f"the code is {error.code}, not {code}: {error}")
             return
-        self._saw("the answer")
+        self.saw("the answer")
         self.check(contains in text, f"the answer is {text[:200]!r}")
-
-    def _saw(self, what: str) -> None:
-        self.seen.caller_saw = self.seen.caller_saw or what
-        if self.seen.error_s is None:
-            self.seen.error_s = time.monotonic() - self.fault_at
 
     async def during(self, call: Callable[[], Awaitable[Any]], fault: Callable[[], None]) -> None:
         """Do `fault` once the server has read the next call, which `call` makes and judges."""
@@ -181,28 +227,23 @@ class Stage:
     async def recovered(self) -> None:
         """Another incarnation is ready, and answers."""
         await self.watch.until(
-            lambda: self.watch.state() is State.READY and self._incarnation() > self._fault_incarnation
+            lambda: self.watch.state() is State.READY and self.incarnation() > self._fault_incarnation
         )
-        self.seen.recovery_s = time.monotonic() - self.fault_at
-        self.seen.ended = "ready"
+        self.back()
         text = await self.watch.text("echo")
         self.check(text.startswith("echo"), f"after the fault it says {text!r}")
 
     async def untouched(self) -> None:
         """The same incarnation goes on, and answers."""
-        self.check(self._incarnation() == 1, "it was restarted")
+        self.check(self.incarnation() == 1, "it was restarted")
         self.check((await self.watch.text("echo")).startswith("echo"), "it does not answer any more")
         self.seen.ended = "untouched"
 
-    async def parked(self, *contains: str) -> None:
-        """It is given up for now, and says why and when it is tried again."""
-        await self.watch.becomes(State.PARKED)
-        self.seen.ended = "parked"
-        info = self.upstream.info()
-        for text in contains:
-            self.check(text in (info.cause or ""), f"the cause does not say {text!r}: {info.cause}")
+    async def parked(self, *says: str) -> None:
+        """It is given up for now, and says why and when it is tried again; so does inspect."""
+        await super().parked(*says)
         shown = (await self.watch.hub.calls.inspect("s")).structured_content or {}
-        self.check(shown.get("state") == f"parked: {info.cause}", f"inspect shows {shown}")
+        self.check(shown.get("state") == f"parked: {self.upstream.info().cause}", f"inspect shows {shown}")
         self.check(shown.get("retry_in_s") is not None, "inspect names no next probe")
 
     def starts(self) -> int:
@@ -253,6 +294,27 @@ class Neighbour:
 
 
 @asynccontextmanager
+async def beside(neighbour: Neighbour) -> AsyncIterator[None]:
+    """Call the neighbour meanwhile, once it is ready, and judge it."""
+    async with anyio.create_task_group() as tasks:
+        await neighbour.watch.becomes(State.READY, neighbour.server)
+        tasks.start_soon(neighbour.call_on)
+        yield
+        tasks.cancel_scope.cancel()
+    await neighbour.judge()
+
+
+@asynccontextmanager
+async def nothing_added(seen: Seen) -> AsyncIterator[None]:
+    """See that no descriptor and no task of the loop is added."""
+    before = traces.descriptors(), len(asyncio.all_tasks())
+    yield
+    after = traces.descriptors(), len(asyncio.all_tasks())
+    seen.check(after[0] <= before[0], f"{after[0] - before[0]} file descriptors are left")
+    seen.check(after[1] <= before[1], f"{after[1] - before[1]} tasks are left")
+
+
+@asynccontextmanager
 async def stage(
     seen: Seen,
     mode: str = "good",
@@ -288,13 +350,8 @@ async def stage(
                 played = Stage(watch, ears, folder, seen)
                 played.config, played.state = config, state
                 played.fault_at = seen_at
-                neighbour = Neighbour(watch, seen)
-                async with anyio.create_task_group() as tasks:
-                    await watch.becomes(State.READY, "neighbour")
-                    tasks.start_soon(neighbour.call_on)
+                async with beside(Neighbour(watch, seen)):
                     yield played
-                    tasks.cancel_scope.cancel()
-                await neighbour.judge()
     await _nothing_left(seen, mark, before)
 
 

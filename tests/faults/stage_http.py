@@ -7,11 +7,9 @@ the loop and no connection of the server's may be left. Limits are generous: a l
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,8 +20,7 @@ import anyio.abc
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code, Outcome
-from tests.faults import traces
-from tests.faults.stage import Neighbour, Seen
+from tests.faults.stage import Neighbour, Playing, Seen, beside, nothing_added
 from tests.mcpx.scripted import Watch, config_of, entry, open_watched
 
 SERVER = Path(__file__).with_name("wicked_http.py")
@@ -87,26 +84,14 @@ class WickedProcess:
                 await process.aclose()
 
 
-class HttpStage:
+class HttpStage(Playing):
     """One fault being played on the server `w`."""
 
+    name = "w"
+
     def __init__(self, watch: Watch, server: WickedProcess, seen: Seen) -> None:
-        self.watch = watch
+        super().__init__(watch, seen)
         self.server = server
-        self.seen = seen
-        self.check = seen.check
-        self.fault_at = time.monotonic()
-
-    @property
-    def upstream(self) -> Any:
-        return self.watch.hub.upstreams["w"]
-
-    def incarnation(self) -> int:
-        return self.watch.hub.supervisor.state("w").generation
-
-    def now(self) -> None:
-        """The fault happens now."""
-        self.fault_at = time.monotonic()
 
     def again(self) -> None:
         """What the caller saw so far was no fault."""
@@ -120,32 +105,16 @@ class HttpStage:
 
     async def answered(self, tool: str = "act", *, within: float = PATIENCE_S) -> None:
         """A call is answered."""
-        try:
-            text = await self.watch.text(tool, server="w")
-        except CallError as error:
-            self._saw(f"{error.code}, {error.outcome}")
-            self.check(False, f"{tool} was not answered: {error}")
-            return
-        self._saw("the answer", within)
-        self.check(text == f"{tool} is done", f"the answer of {tool} is {text[:200]!r}")
+        text = await self.answer_of(tool, within=within)
+        self.check(text in {None, f"{tool} is done"}, f"the answer of {tool} is {(text or '')[:200]!r}")
 
     async def caught(
         self, code: Code, outcome: Outcome, *says: str, tool: str = "act", within: float = SOON_S
     ) -> CallError:
         """A call fails with this code and outcome, and a text that says these things."""
-        error = await self.watch.failure(tool, server="w")
-        self._saw(f"{error.code}, {error.outcome}", within)
-        self.check(error.code is code, f"the code is {error.code}, not {code}: {error}")
+        error = await self.error_of(code, *says, tool=tool, within=within)
         self.check(error.outcome is outcome, f"the outcome is {error.outcome}, not {outcome}")
-        for text in says:
-            self.check(text in str(error), f"the error does not say {text!r}: {error}")
         return error
-
-    def _saw(self, what: str, within: float = PATIENCE_S) -> None:
-        if not self.seen.caller_saw:
-            self.seen.caller_saw = what
-            self.seen.error_s = took = time.monotonic() - self.fault_at
-            self.check(took < within, f"the caller was told after {took:.2f} s")
 
     async def recovered(self, incarnation: int) -> None:
         """That incarnation is ready, and answers."""
@@ -153,8 +122,7 @@ class HttpStage:
             lambda: self.watch.state("w") is State.READY and self.incarnation() >= incarnation,
             within=PATIENCE_S,
         )
-        self.seen.recovery_s = time.monotonic() - self.fault_at
-        self.seen.ended = "ready"
+        self.back()
         await self.answered("echo")
 
     async def untouched(self) -> None:
@@ -164,21 +132,10 @@ class HttpStage:
         self.check(self.incarnation() == 1, "it was restarted")
         self.seen.ended = "untouched"
 
-    async def parked(self, *says: str) -> None:
-        """It is given up for now, and says why and when it is tried again."""
-        await self.watch.becomes(State.PARKED, "w")
-        self.seen.ended = "parked"
-        info = self.upstream.info()
-        for text in says:
-            self.check(text in (info.cause or ""), f"the cause does not say {text!r}: {info.cause}")
-        self.check(info.retry_in_s is not None, "there is no next probe")
-
     async def failing(self, *says: str) -> None:
         """It has failed, or is being tried again, with that cause."""
         await self.watch.until(lambda: self.upstream.info().cause is not None)
-        cause = self.upstream.info().cause
-        for text in says:
-            self.check(text in cause, f"the cause does not say {text!r}: {cause}")
+        self.check_says("the cause", self.upstream.info().cause, *says)
 
     async def listening(self) -> None:
         """The server has somebody who listens to its own messages."""
@@ -212,28 +169,21 @@ async def http_stage(
     **settings: Any,
 ) -> AsyncIterator[HttpStage]:
     """A running stage; the server does its worst from the start if `do` is given."""
-    before = traces.descriptors(), len(asyncio.all_tasks())
     server = WickedProcess({"era": era, "rule": do and {"at": at, "do": do, **(rule or {})}})
-    await server.start()
-    kind, path = ("sse", "sse") if era == "sse" else ("http", "mcp")
-    url = f"http://127.0.0.1:{server.options['port']}/{path}"
-    servers = {"w": {"type": kind, "url": url, **SMALL, **settings}, "good": entry()}
-    try:
-        async with open_watched(config_of(servers, max_message_bytes=LIMIT, start="eager")) as watch:
-            played = HttpStage(watch, server, seen)
-            neighbour = Neighbour(watch, seen, server="good", soon=SOON_S, text="x")
-            async with anyio.create_task_group() as tasks:
-                await watch.becomes(State.READY, "good")
-                tasks.start_soon(neighbour.call_on)
-                yield played
-                tasks.cancel_scope.cancel()
-            await neighbour.judge()
-        await _all_hung_up(server, seen)
-    finally:
-        await server.kill()
-    after = traces.descriptors(), len(asyncio.all_tasks())
-    seen.check(after[0] <= before[0], f"{after[0] - before[0]} file descriptors are left")
-    seen.check(after[1] <= before[1], f"{after[1] - before[1]} tasks are left")
+    async with nothing_added(seen):
+        await server.start()
+        kind, path = ("sse", "sse") if era == "sse" else ("http", "mcp")
+        url = f"http://127.0.0.1:{server.options['port']}/{path}"
+        servers = {"w": {"type": kind, "url": url, **SMALL, **settings}, "good": entry()}
+        try:
+            async with (
+                open_watched(config_of(servers, max_message_bytes=LIMIT, start="eager")) as watch,
+                beside(Neighbour(watch, seen, server="good", soon=SOON_S, text="x")),
+            ):
+                yield HttpStage(watch, server, seen)
+            await _all_hung_up(server, seen)
+        finally:
+            await server.kill()
 
 
 async def _all_hung_up(server: WickedProcess, seen: Seen) -> None:

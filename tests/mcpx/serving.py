@@ -59,6 +59,14 @@ def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> str:
     return str(file)
 
 
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def alive_in_group(group: int) -> list[int]:
     """The processes of that group that run. The dead that nobody has collected yet are not alive."""
     try:

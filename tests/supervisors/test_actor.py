@@ -17,14 +17,6 @@ from supervisors import (
     Reply,
     Supervisor,
 )
-from supervisors.testing import virtual_backends
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def virtual(request):
-    """Run an async function in virtual time."""
-    options = dict(virtual_backends())[request.param]
-    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
 
 
 def test_a_full_mailbox_refuses_the_newest_and_keeps_the_rest():

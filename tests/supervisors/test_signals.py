@@ -1,17 +1,8 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from supervisors import Signal
-from supervisors.testing import virtual_backends
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def virtual(request):
-    """Run an async function in virtual time."""
-    options = dict(virtual_backends())[request.param]
-    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
 
 
 def test_a_set_signal_is_not_waited_for_until_it_is_cleared(virtual):

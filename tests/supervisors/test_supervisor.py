@@ -31,14 +31,7 @@ from supervisors import (
     Supervisor,
     TooManyRestarts,
 )
-from supervisors.testing import Recorder, virtual_backends
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def virtual(request):
-    """Run an async function in virtual time."""
-    options = dict(virtual_backends())[request.param]
-    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
+from supervisors.testing import Recorder
 
 
 class Patient:

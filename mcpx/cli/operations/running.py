@@ -23,7 +23,7 @@ from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import counted, duration, echo, print_json, width
 from mcpx.core.text import cut, one_line
 from mcpx.errors import MCPXError
-from mcpx.paths import short
+from mcpx.paths import config_file, short
 from mcpx.version import __version__
 
 
@@ -87,7 +87,6 @@ def _found(config_path: str | None, server: str | None, *, as_json: bool) -> dic
 def _of_daemon(config_path: str | None, server: str | None, *, with_commands: bool = False) -> dict[str, Any]:
     """The status of the daemon, of one server or of all; `with_commands`, how each is started as well."""
     from mcpx.core.daemon.lifecycle import waiting_upgrade
-    from mcpx.paths import config_file
 
     answer = _ask(config_path, {"mcpx": "status"})
     if server is not None:
@@ -226,7 +225,6 @@ def look() -> Standing:
     from mcpx.core.daemon.control_client import request
     from mcpx.core.daemon.lifecycle import waiting_upgrade
     from mcpx.core.store.paths import daemon_paths
-    from mcpx.paths import config_file
     from mcpx.setup.clients import CLIENTS, find, find_all, read_client_file
 
     path = config_file().absolute()
@@ -292,7 +290,7 @@ def _daemon(about: dict[str, Any] | None) -> str:
 
 
 def next_step(standing: Standing) -> str:
-    """What a person types next, and why."""
+    """Name the command to type next, and the reason."""
     if not standing.exists and (standing.with_mcpx or standing.without):
         return "mcpx setup"
     if not standing.exists:

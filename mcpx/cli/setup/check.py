@@ -55,7 +55,7 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
 
 
 def _of_tools(config: Config) -> Iterator[Finding]:
-    """What the configuration makes of tools, or cannot, as far as their servers are known from last time."""
+    """Settings for tools and their effects, as far as the servers are known from last time."""
     changed = {name for name, server in config.servers.items() if server.overrides}
     changed |= {name for profile in config.profiles.values() for name in profile.overrides}
     native = {name for name, server in config.servers.items() if server.expose != "three" or server.pinned}

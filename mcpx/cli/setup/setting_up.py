@@ -66,7 +66,7 @@ class _SettingUp(FilePlan):
 
     @cached_property
     def sections(self) -> list[Section]:
-        """What doctor finds."""
+        """The findings of doctor."""
         return examined(self.named, starts=self.starts, quiet=self.as_json, titles=LOOKED_AT)
 
     def show_done(self, _change: Change) -> None:
@@ -155,7 +155,7 @@ def _servers(plan: InstallPlan) -> str:
 
 
 def _commands(plan: InstallPlan) -> Iterator[Line]:
-    """What MCPX would run for entries, whole: it is agreed to."""
+    """The full commands of entries: a person agrees to them."""
     for server in plan.adoption.new if plan.adoption else ():
         yield from ((f"{INDENT}{server.name} {note}", "yellow") for note in commands_shown(server.entry))
 
@@ -170,7 +170,7 @@ def _paragraph(names: Sequence[str]) -> Iterator[Line]:
 
 
 def _remarks(plan: InstallPlan, most: int) -> Iterator[Line]:
-    """What is refused, and what stays in a client or is lost in at most that many lines."""
+    """Entries that are refused, stay in a client or lose something, in at most that many lines."""
     for each in plan.installations:
         if each.outcome == "refused":
             yield f"{INDENT}{each.file.client.title}: refused, and not changed: {each.problem}", "red"

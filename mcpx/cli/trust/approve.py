@@ -189,7 +189,7 @@ def waiting_in(found: Iterable[ClientServers]) -> list[ProjectServers]:
 
 
 def lines_of(waiting: Iterable[ProjectServers]) -> Iterator[Line]:
-    """What each would start, and the command by which that is agreed to."""
+    """The command line of each server, and the command that agrees to it."""
     for each in waiting:
         what = counted(len(each.entries), "server")
         yield f"{short(each.project)}: its files name {what}, for clients there alone", None

@@ -39,7 +39,7 @@ from mcpx.core.daemon.ports import Peers, Shown
 from mcpx.core.daemon.status import PeerStatus
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.server_info import STATES
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.paths import configuration_folder
 from supervisors import (
@@ -177,10 +177,8 @@ class Federation(Peers[Hub]):
             pause = PAUSE_S if calm else min(2 * pause, MAX_PAUSE_S)
             await anyio.sleep(PAUSE_S if calm else pause)
             self._news.clear()
-            try:
+            with containing("peers"):  # the boundary: no word of a peer ends the federation
                 await self._apply()
-            except Exception as error:  # noqa: BLE001 - the boundary: no word of a peer ends the federation
-                contain(error, "peers")
             last = anyio.current_time()
 
     async def _apply(self) -> None:

@@ -30,7 +30,7 @@ from mcpx.cluster.gateways.table import VersionedTable
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import contain, containing
 from mcpx.core.text import one_line
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
@@ -289,9 +289,5 @@ def _gateway(name: str, text: str | None) -> Gateway | None:
 
 
 async def _contained(run: Callable[[], Awaitable[None]]) -> None:
-    try:
+    with containing("gateways"), suppress(MCPXError):  # the next round says that the store is away
         await run()
-    except MCPXError:
-        pass  # the store is away: the next round says so
-    except Exception as error:  # noqa: BLE001 - the boundary: one reload does not end the exchange
-        contain(error, "gateways")

@@ -21,14 +21,13 @@ import msgspec
 import structlog
 
 from mcpx.cluster.node import protocol as say
-from mcpx.cluster.node.reports import Reports
-from mcpx.cluster.node.room import Room
+from mcpx.cluster.node.reports import Reports, Room
 from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
 from mcpx.cluster.node.starting import NodeStart
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.system.endpoint import Endpoint
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.telemetry.log_files import last_lines
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.tls_channel import TlsChannel, accept_tls
@@ -88,13 +87,11 @@ class NodeFrontend:
 
     async def _handle(self, peer: socket.socket, incarnation: Incarnation) -> None:
         """Serve one connection from its first bytes to its end. Its failure must not end the others."""
-        with peer:
+        with peer, containing("node"):  # the boundary of a connection
             try:
                 await self._shake_hands(peer, incarnation)
             except OSError as error:  # gone already, or no TLS
                 log.debug("node.gone", reason=str(error))
-            except Exception as error:  # noqa: BLE001 - the boundary of a connection
-                contain(error, "node")
 
     async def _shake_hands(self, peer: socket.socket, incarnation: Incarnation) -> None:
         """Take the handshake and the first line, within the time for it, and serve what is asked."""

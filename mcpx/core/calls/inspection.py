@@ -28,8 +28,7 @@ from mcpx.core.policy.pin_review import note_on, said_of
 from mcpx.core.protocol.messages import Inspect
 from mcpx.core.rendering.descriptions import describe_resources
 from mcpx.core.rendering.inspection.forms import ToolForms, fits
-from mcpx.core.rendering.inspection.listing import LISTING_TOKENS, tools_listing
-from mcpx.core.rendering.inspection.plain import clean_plain, plain_listing
+from mcpx.core.rendering.inspection.listing import LISTING_TOKENS, clean_plain, plain_listing, tools_listing
 from mcpx.core.rendering.inspection.servers import about, servers_listing
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer

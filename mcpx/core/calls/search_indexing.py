@@ -15,7 +15,7 @@ from typing import Final
 from mcpx.core.catalog.search_index import ServerIndex, index_of
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.words import groups_of, load_stemmer
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 
 QUIET_S: Final = 1.0  # after the last change of a catalogue
 CHARS_PER_TURN: Final = 5_000  # about 2 ms
@@ -60,10 +60,8 @@ class SearchIndexing:
 
     def _step(self, work: Callable[[], object], then: Callable[[], None]) -> None:
         """Do some work, and go on in the next turn even where it fails: there are searches that wait."""
-        try:
+        with containing("search_indexing"):  # the boundary: one odd entry costs itself, it is not read again
             work()
-        except Exception as error:  # noqa: BLE001 - the boundary: one odd entry costs itself, it is not read again
-            contain(error, "search_indexing")
         asyncio.get_running_loop().call_soon(then)
 
     def _turn(self) -> None:

@@ -40,7 +40,7 @@ def united(extension: str, one: JSON, other: JSON) -> JSON:
 
 
 def carried(extensions: Mapping[str, Any]) -> dict[str, JSON]:
-    """Those among declared extensions that work across eras; settings that are no object count as none."""
+    """The declared extensions that work across eras; settings that are no object count as none."""
     return {
         name: each if isinstance(each, dict) else {} for name, each in extensions.items() if name in CARRIED
     }

@@ -257,7 +257,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AboutServer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself in the handshake, and what of its offers cannot be used."""
+    """A server's description of itself in the handshake, and its offers that cannot be used."""
 
     implementation: str | None = None
     """The name that the server gives itself; `server_title` is that, where it has no title."""

@@ -30,7 +30,7 @@ from mcpx.core.config import Config, parse, read_file
 from mcpx.core.config.document import as_text
 from mcpx.core.servers.fleet.reload import ReloadError, ReloadPlan
 from mcpx.core.system.file_events import events_in
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import contain, containing
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
 from supervisors import Incarnation, Signal
@@ -214,12 +214,8 @@ class ConfigFile:
             if not self._wanted():
                 await self._reloaded.wait()
                 continue
-            try:
+            with containing("config"), suppress(ConfigError, ReloadError):  # noted where found
                 await self._catch_up()
-            except (ConfigError, ReloadError):
-                pass  # noted where it was found
-            except Exception as error:  # noqa: BLE001 - the boundary: no file, whatever it holds, ends the watch
-                contain(error, "config")
             try:
                 await self._watch.changed(self._wanted)
             except Exception as error:  # noqa: BLE001 - the boundary: no thread can be started, for instance

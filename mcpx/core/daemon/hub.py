@@ -267,7 +267,7 @@ class Hub:
         return self.upstreams.get(name) or self.upstreams[self.registry.upstream(name).name]
 
     def _notes(self) -> dict[str, str]:
-        """What each answer of inspect ends with, by what a program finds it under."""
+        """The notes at the end of each answer of inspect, by their member for programs."""
         client, problem = asking.get(), self.file.problem
         waiting = self.projects.note(None if client is None else client.project)
         broken = {} if problem is None else {"config_error": problem}

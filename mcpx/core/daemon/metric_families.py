@@ -44,206 +44,178 @@ class Family(NamedTuple):
 
 # --- the metrics
 
-BUILD: Final = Family("mcpx_build_info", "info", "The version of MCPX.", ("version",))
-UPTIME: Final = Family("mcpx_uptime_seconds", "gauge", "Time since MCPX started.")
-CONFIG_USABLE: Final = Family(
-    "mcpx_config_usable", "gauge", "1 while the current configuration file can be used, else 0."
+
+def _family(kind: Kind, name: str, meaning: str, *labels: str) -> Family:
+    return Family(f"mcpx_{name}", kind, meaning, labels)
+
+
+def _of_server(kind: Kind, name: str, meaning: str, *labels: str) -> Family:
+    return _family(kind, f"server_{name}", meaning, "server", *labels)
+
+
+BUILD: Final = _family("info", "build_info", "The version of MCPX.", "version")
+UPTIME: Final = _family("gauge", "uptime_seconds", "Time since MCPX started.")
+CONFIG_USABLE: Final = _family(
+    "gauge", "config_usable", "1 while the current configuration file can be used, else 0."
 )
-SERVERS: Final = Family("mcpx_servers", "gauge", "Servers of the configuration in each state.", ("state",))
-CLIENTS: Final = Family(
-    "mcpx_clients", "gauge", "Attached clients. A client over HTTP without a session does not count."
+SERVERS: Final = _family("gauge", "servers", "Servers of the configuration in each state.", "state")
+CLIENTS: Final = _family(
+    "gauge", "clients", "Attached clients. A client over HTTP without a session does not count."
 )
-DROPPED: Final = Family(
-    "mcpx_client_messages_dropped_total",
+DROPPED: Final = _family(
     "counter",
+    "client_messages_dropped_total",
     "Log and progress messages that were dropped because their client did not read.",
 )
-FAULTS: Final = Family(
-    "mcpx_faults_contained_total",
+FAULTS: Final = _family(
     "counter",
+    "faults_contained_total",
     "Faults of MCPX itself that affected one message or one step, by the boundary where they ended.",
-    ("place",),
+    "place",
 )
-AUDIT_WRITABLE: Final = Family(
-    "mcpx_audit_writable", "gauge", "1 while the audit log can be written, else 0; absent where it is off."
+AUDIT_WRITABLE: Final = _family(
+    "gauge", "audit_writable", "1 while the audit log can be written, else 0; absent where it is off."
 )
-AUDIT_WAITING: Final = Family(
-    "mcpx_audit_lines_waiting", "gauge", "Lines of the audit log that have not been written to disk yet."
+AUDIT_WAITING: Final = _family(
+    "gauge", "audit_lines_waiting", "Lines of the audit log that have not been written to disk yet."
 )
-AUDIT_LOST: Final = Family(
-    "mcpx_audit_lines_lost_total", "counter", "Lines of the audit log that are lost for good."
+AUDIT_LOST: Final = _family(
+    "counter", "audit_lines_lost_total", "Lines of the audit log that are lost for good."
 )
-CLIENT_CALLS: Final = Family(
-    "mcpx_client_calls_total", "counter", "Calls, by the name that a client gives itself.", ("client",)
+CLIENT_CALLS: Final = _family(
+    "counter", "client_calls_total", "Calls, by the name that a client gives itself.", "client"
 )
-CLIENT_DIRECT: Final = Family(
-    "mcpx_client_direct_tokens_total",
+CLIENT_DIRECT: Final = _family(
     "counter",
+    "client_direct_tokens_total",
     "Estimated tokens that results and lists of tools would have cost a client without MCPX.",
-    ("client",),
+    "client",
 )
-CLIENT_SPENT: Final = Family(
-    "mcpx_client_spent_tokens_total",
+CLIENT_SPENT: Final = _family(
     "counter",
+    "client_spent_tokens_total",
     "Estimated tokens that results and lists of tools have cost a client.",
-    ("client",),
+    "client",
 )
-SERVER_DIRECT: Final = Family(
-    "mcpx_server_direct_tokens_total",
+SERVER_DIRECT: Final = _of_server(
     "counter",
+    "direct_tokens_total",
     "Estimated tokens that results and the list of tools of a server would have cost without MCPX.",
-    ("server",),
 )
-SERVER_SPENT: Final = Family(
-    "mcpx_server_spent_tokens_total",
+SERVER_SPENT: Final = _of_server(
     "counter",
+    "spent_tokens_total",
     "Estimated tokens that results and the list of tools of a server have cost.",
-    ("server",),
 )
-SERVER: Final = Family(
-    "mcpx_server_info",
+SERVER: Final = _of_server(
+    "info",
     "info",
     "What a server is: its transport, and the revision of the protocol that it speaks, once that is known.",
-    ("server", "transport", "protocol_version"),
+    "transport",
+    "protocol_version",
 )
-UP: Final = Family(
-    "mcpx_server_up",
+UP: Final = _of_server(
     "gauge",
+    "up",
     "1 while calls to a server are served (it is ready, or asleep and started by a call), else 0;"
     " absent for one that is disabled.",
-    ("server",),
 )
-STATE: Final = Family(
-    "mcpx_server_state", "gauge", "1 for the state of a server, else 0.", ("server", "state")
+STATE: Final = _of_server("gauge", "state", "1 for the state of a server, else 0.", "state")
+SERVER_UPTIME: Final = _of_server(
+    "gauge", "uptime_seconds", "Time since a server became ready; absent while it is not."
 )
-SERVER_UPTIME: Final = Family(
-    "mcpx_server_uptime_seconds",
-    "gauge",
-    "Time since a server became ready; absent while it is not.",
-    ("server",),
+RESTARTS: Final = _of_server("counter", "restarts_total", "Restarts of a server, except starts that woke it.")
+FAILURES: Final = _of_server("gauge", "consecutive_failures", "Failures of a server in a row.")
+CALLS: Final = _of_server(
+    "counter", "calls_total", "Calls to a server: running calls, and all that have ended in any way."
 )
-RESTARTS: Final = Family(
-    "mcpx_server_restarts_total", "counter", "Restarts of a server, except starts that woke it.", ("server",)
-)
-FAILURES: Final = Family(
-    "mcpx_server_consecutive_failures", "gauge", "Failures of a server in a row.", ("server",)
-)
-CALLS: Final = Family(
-    "mcpx_server_calls_total",
+ENDED: Final = _of_server(
     "counter",
-    "Calls to a server: running calls, and all that have ended in any way.",
-    ("server",),
-)
-ENDED: Final = Family(
-    "mcpx_server_calls_ended_total",
-    "counter",
+    "calls_ended_total",
     "Calls to a server that have ended, by their end: ok, failed, refused or cancelled.",
-    ("server", "end"),
+    "end",
 )
-CACHED: Final = Family(
-    "mcpx_server_calls_cached_total",
+CACHED: Final = _of_server(
     "counter",
+    "calls_cached_total",
     "Calls answered with the kept result of an earlier call; they also count as ok.",
-    ("server",),
 )
-ERRORS: Final = Family(
-    "mcpx_server_errors_total",
+ERRORS: Final = _of_server(
     "counter",
-    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code."
-    " Errors that a tool reports itself and requests that never reached the queue do not count.",
-    ("server", "code"),
+    "errors_total",
+    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its"
+    " code. Errors that a tool reports itself and requests that never reached the queue do not count.",
+    "code",
 )
-DURATION: Final = Family(
-    "mcpx_server_call_duration_seconds",
-    "histogram",
-    "Time from sending a request to a server until its answer.",
-    ("server",),
+DURATION: Final = _of_server(
+    "histogram", "call_duration_seconds", "Time from sending a request to a server until its answer."
 )
-IN_FLIGHT: Final = Family(
-    "mcpx_server_calls_in_flight", "gauge", "Requests that a server is working on.", ("server",)
-)
-QUEUED: Final = Family("mcpx_server_calls_queued", "gauge", "Requests that wait for a server.", ("server",))
-SILENT: Final = Family(
-    "mcpx_server_silent_seconds",
+IN_FLIGHT: Final = _of_server("gauge", "calls_in_flight", "Requests that a server is working on.")
+QUEUED: Final = _of_server("gauge", "calls_queued", "Requests that wait for a server.")
+SILENT: Final = _of_server(
     "gauge",
+    "silent_seconds",
     "Time for which a server with requests in flight has sent neither an answer nor progress.",
-    ("server",),
 )
-SERVER_SESSIONS: Final = Family(
-    "mcpx_server_sessions",
+SERVER_SESSIONS: Final = _of_server(
     "gauge",
+    "sessions",
     "Sessions with a server that belong to one client or project; absent for a server that all clients"
     " share.",
-    ("server",),
 )
-MEMORY: Final = Family(
-    "mcpx_server_memory_bytes",
+MEMORY: Final = _of_server(
     "gauge",
+    "memory_bytes",
     "Memory of the processes of a server and of all that they have started, shared pages in proportion;"
     " absent while there are none.",
-    ("server",),
 )
-CPU: Final = Family(
-    "mcpx_server_cpu_seconds_total",
+CPU: Final = _of_server(
     "counter",
+    "cpu_seconds_total",
     "Processor time that the processes of a server and all that they have started have used, as far as"
     " scrapes have seen it; absent for a server without processes.",
-    ("server",),
 )
-OFFERS: Final = Family(
-    "mcpx_server_offers", "gauge", "What a server offers, as MCPX shows it, by kind.", ("server", "kind")
+OFFERS: Final = _of_server("gauge", "offers", "What a server offers, as MCPX shows it, by kind.", "kind")
+CHANGES: Final = _of_server(
+    "gauge", "changes_pending", "Changes of a server's offers that wait for approval."
 )
-CHANGES: Final = Family(
-    "mcpx_server_changes_pending",
-    "gauge",
-    "Changes of a server's offers that wait for approval.",
-    ("server",),
+LISTINGS: Final = _of_server(
+    "counter", "listings_total", "Listings of a server's tools, resources and prompts."
 )
-LISTINGS: Final = Family(
-    "mcpx_server_listings_total",
-    "counter",
-    "Listings of a server's tools, resources and prompts.",
-    ("server",),
-)
-MALFORMED: Final = Family(
-    "mcpx_server_malformed_messages_total",
-    "counter",
-    "Messages and lines of a server that were not MCP.",
-    ("server",),
+MALFORMED: Final = _of_server(
+    "counter", "malformed_messages_total", "Messages and lines of a server that were not MCP."
 )
 
-PEER_UP: Final = Family(
-    "mcpx_peer_up",
+PEER_UP: Final = _family(
     "gauge",
+    "peer_up",
     "1 while another MCPX that is a peer reports its servers, else 0; by its entry.",
-    ("peer",),
+    "peer",
 )
-CLUSTER_JOINED: Final = Family(
-    "mcpx_cluster_joined",
-    "gauge",
-    "1 while this MCPX has joined its Ray cluster, else 0; absent without one.",
+CLUSTER_JOINED: Final = _family(
+    "gauge", "cluster_joined", "1 while this MCPX has joined its Ray cluster, else 0; absent without one."
 )
-CLUSTER_GATEWAYS: Final = Family(
-    "mcpx_cluster_gateways", "gauge", "Gateways of the cluster that are known to run, including this one."
+CLUSTER_GATEWAYS: Final = _family(
+    "gauge", "cluster_gateways", "Gateways of the cluster that are known to run, including this one."
 )
-NODE_UP: Final = Family("mcpx_node_up", "gauge", "1 while a node of the cluster answers, else 0.", ("node",))
-NODE_DRAINING: Final = Family(
-    "mcpx_node_draining", "gauge", "1 while a node of the cluster accepts nothing new, else 0.", ("node",)
+NODE_UP: Final = _family("gauge", "node_up", "1 while a node of the cluster answers, else 0.", "node")
+NODE_DRAINING: Final = _family(
+    "gauge", "node_draining", "1 while a node of the cluster accepts nothing new, else 0.", "node"
 )
-NODE_SESSIONS: Final = Family(
-    "mcpx_node_sessions", "gauge", "Sessions of this MCPX that are on a node of the cluster.", ("node",)
+NODE_SESSIONS: Final = _family(
+    "gauge", "node_sessions", "Sessions of this MCPX that are on a node of the cluster.", "node"
 )
-NODE_CONNECTIONS: Final = Family(
-    "mcpx_node_connections", "gauge", "Sessions of all gateways that are on a node.", ("node",)
+NODE_CONNECTIONS: Final = _family(
+    "gauge", "node_connections", "Sessions of all gateways that are on a node.", "node"
 )
-NODE_MEMORY: Final = Family(
-    "mcpx_node_servers_memory_bytes", "gauge", "Memory of the servers on a node, together.", ("node",)
+NODE_MEMORY: Final = _family(
+    "gauge", "node_servers_memory_bytes", "Memory of the servers on a node, together.", "node"
 )
-NODE_FREE: Final = Family(
-    "mcpx_node_memory_free_bytes", "gauge", "Memory that is free on the machine of a node.", ("node",)
+NODE_FREE: Final = _family(
+    "gauge", "node_memory_free_bytes", "Memory that is free on the machine of a node.", "node"
 )
-PEER_SERVERS: Final = Family(
-    "mcpx_peer_servers", "gauge", "Servers that another MCPX provides; by its entry.", ("peer",)
+PEER_SERVERS: Final = _family(
+    "gauge", "peer_servers", "Servers that another MCPX provides; by its entry.", "peer"
 )
 
 FAMILIES: Final = tuple(each for each in list(globals().values()) if isinstance(each, Family))

@@ -164,7 +164,7 @@ class ProjectFiles:
     # --- for a person
 
     async def answer(self, project: str, digest: str, word: Said = "yes") -> JSON:
-        """What the files of a project would start: `{project, servers, problems, digest, approved}`.
+        """The servers that a project's files would start: `{project, servers, problems, digest, approved}`.
 
         With a `digest` it is agreed to, or refused for good, if it is that of just this.
 

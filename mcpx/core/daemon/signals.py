@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import anyio
@@ -16,7 +17,7 @@ from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.system.input import Hangup
 from mcpx.core.system.watchdog import EXIT_CODE, Patience, watching
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.errors import ConfigError
 from supervisors import SupervisorError
 
@@ -80,12 +81,8 @@ async def _second_signal(hub: Hub, signals: AsyncIterator[signal.Signals]) -> No
 
 async def _reload(hub: Hub) -> None:
     log.info("config.reload_requested", signal="SIGHUP")
-    try:
+    with containing("config"), suppress(ConfigError):  # noted where it was found
         await hub.file.reload()
-    except ConfigError:
-        pass  # noted where it was found
-    except Exception as error:  # noqa: BLE001 - the boundary: what a file may hold does not end the daemon
-        contain(error, "config")
 
 
 def end_at_once(hub: Hub, why: str, code: int) -> NoReturn:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import Count
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.telemetry.metrics import Activity, Counters, percentiles
 
 STEP_S: Final = 10
@@ -97,11 +97,9 @@ class History:
         asyncio.get_running_loop().call_later(min(max(left, 0.0), STEP_S), self._end_step)
 
     def _end_step(self) -> None:
-        try:
+        point = NOTHING
+        with containing("history"):  # the boundary: a step less does no harm
             point, self._sums, self._total = self._measured()
-        except Exception as error:  # noqa: BLE001 - the boundary: a step less does no harm
-            contain(error, "history")
-            point = NOTHING
         if point != NOTHING:
             self._points[self._step] = point
             self._forget()

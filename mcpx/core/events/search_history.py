@@ -63,7 +63,7 @@ class Search(msgspec.Struct, array_like=True):
 
 
 class SearchHistory:
-    """What was used after which search, by person. `now` is the clock, in seconds."""
+    """The tools used after each search, by person. `now` is the clock, in seconds."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

@@ -193,7 +193,7 @@ class EndpointServer(Server[Any]):
 
     @property
     def opening(self) -> Offer | None:
-        """What opens sessions on streams without this server, if anything does."""
+        """The opening of sessions on streams without this server, if there is one."""
         return None
 
     def loaded_server(self) -> EndpointServer:

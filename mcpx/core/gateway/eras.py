@@ -89,7 +89,7 @@ class Serves(Protocol):
 
     @property
     def opening(self) -> Offer | None:
-        """What opens sessions without the SDK's server, if anything does."""
+        """The opening of sessions without the SDK's server, if there is one."""
 
     def loaded_server(self) -> SdkServer | None:
         """The SDK's server of the endpoint, if it has been loaded."""

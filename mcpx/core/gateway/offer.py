@@ -1,4 +1,4 @@
-"""What the clients of an endpoint are told before they call anything: the greeting, and the lists.
+"""The offer of an endpoint to its clients before they call anything: the greeting, and the lists.
 
 An `Offer` is made when the first client of its endpoint comes, and shared by all of them, whichever way they
 came. It needs nothing of the SDK's server, whose import takes a fifth of a daemon's start and 10 MB: a client
@@ -40,7 +40,7 @@ from mcpx.core.gateway.native.lookup import Lookup
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, SETTLED_KEY, Endpoint
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.wire.envelope import SERVER_INFO_META_KEY
 from mcpx.version import __version__
 
@@ -216,7 +216,7 @@ def note_listing(
     A shim that compares lists stands for its client: the menu of the session is what it lists now. The daemon
     before has counted that already, unless the client has read what an earlier daemon once said.
     """
-    try:
+    with containing("meter"):  # a fault of the meter costs no answer
         if is_probe(connection):
             return
         asked: Mapping[str, Any] = meta or {}
@@ -229,5 +229,3 @@ def note_listing(
             hub.upstreams,
             counted_before=asked.get(SETTLED_KEY) is True and asked.get(COUNTED_KEY) is not False,
         )
-    except Exception as error:  # noqa: BLE001 - a fault of the meter costs no answer
-        contain(error, "meter")

@@ -77,12 +77,12 @@ class GatewayServer(EndpointServer):
 
     @property
     def opening(self) -> Offer | None:
-        """What opens sessions on streams without this server."""
+        """The opening of sessions on streams without this server."""
         return self.offer.opening
 
     @property
     def instructions(self) -> str | None:
-        """Those for an unknown client, asked for at each greeting; `_greet` puts in those for its client."""
+        """The instructions for an unknown client, made at each greeting; `_greet` puts in the client's."""
         return self.tool_list.instructions(None)
 
     @instructions.setter

@@ -116,7 +116,7 @@ class _Mending:
                 return value
 
     def _resolved(self, schema: JSON, within: tuple[Any, ...]) -> JSON:
-        """What a reference names, with what stands beside it; anything, where it names what it stands in."""
+        """The schema that a reference names, with the members beside it; any, if it names one around it."""
         beside = {key: each for key, each in schema.items() if key != "$ref"}
         try:
             path = self._references.path(schema["$ref"])

@@ -253,7 +253,7 @@ class ProjectSessions:
     # --- how the server is shown
 
     def catalogue(self) -> Catalogue | None:
-        """What the server offers to the client that asks."""
+        """The server's offer to the client that asks."""
         client = asking.get() if self.differ else None
         own = None if client is None else self.by_project.get(self._project_of(client) or "")
         known = None if own is None else own.cache.current

@@ -53,7 +53,7 @@ _OWN_TROUBLE: Final = frozenset(
 
 
 class Manner(Enum):
-    """What a server does while a request of one kind runs."""
+    """A server's usual behaviour while a request of one kind runs."""
 
     SOON = "was answered too soon to tell"
     MEANWHILE = "answers others meanwhile"
@@ -61,7 +61,7 @@ class Manner(Enum):
 
 
 class Manners:
-    """What is known of one server. It outlives incarnations."""
+    """The known behaviour of one server. It outlives incarnations."""
 
     def __init__(self) -> None:
         self._known: dict[str, Manner | None] = {}  # None: it is being learned, or could not be
@@ -99,7 +99,7 @@ class Manners:
 
 
 class _Look:
-    """What one look has found out."""
+    """The findings of one look."""
 
     def __init__(self) -> None:
         self.answered = False

@@ -58,7 +58,7 @@ def share(part: float, most: int) -> int:
 
 
 class Descriptors(NamedTuple):
-    """How many files this process may have open, now and at most; None for any number."""
+    """The limits of this process on open files, now and at most; None for any number."""
 
     now: int | None
     most: int | None

@@ -29,7 +29,7 @@ PF_EXITING: Final = 0x4
 
 
 class ChildWatch:
-    """What the kernel says of one child. `look` is called on the event loop when it may have ended.
+    """The kernel's news of one child. `look` is called on the event loop when it may have ended.
 
     That is once where there is a pidfd, else again and again, until `unwatch`.
     """

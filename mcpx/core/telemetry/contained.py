@@ -49,6 +49,27 @@ def contain(error: BaseException, place: str, **fields: object) -> None:
     log.error("fault.contained", place=place, cause=cause, traceback="".join(frames), **fields)
 
 
+class containing:  # noqa: N801 - read as a statement, as `suppress`
+    """Contain what a block raises: each fault in it ends there, and is logged or counted (`contain`)."""
+
+    __slots__ = ("_fields", "_place")
+
+    def __init__(self, place: str, **fields: object) -> None:
+        self._place = place
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, Exception):
+            contain(error, self._place, **self._fields)
+            return True
+        return False
+
+
 def _where(trace: TracebackType | None) -> str:
     """The file and line that raised."""
     while trace is not None and trace.tb_next is not None:

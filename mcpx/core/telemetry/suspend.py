@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import anyio
 import structlog
 
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -108,7 +108,5 @@ class SuspendWatch:
             if lost_s < MIN_AWAY_S:
                 continue
             log.info("suspend.over", seconds=round(lost_s, 1))
-            try:
+            with containing("suspend"):  # the class's promise: a look at the sessions ends nothing
                 await self._on_wake(lost_s)
-            except Exception as error:  # noqa: BLE001 - the class's promise: a look at the sessions ends nothing
-                contain(error, "suspend")

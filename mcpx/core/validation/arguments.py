@@ -21,9 +21,18 @@ import structlog
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.text.json_work import holds_nonfinite
 from mcpx.core.validation.bounds import MAX_CHECKED_BYTES, MAX_INLINE_BYTES, MAX_TEXT_BYTES, why_too_large
-from mcpx.core.validation.errors import Problem, describe_value, invalid_arguments, unreadable_arguments
+from mcpx.core.validation.errors import (
+    DEADLINE_S,
+    Check,
+    Problem,
+    Verdict,
+    decode_verdict,
+    describe_value,
+    encode_check,
+    invalid_arguments,
+    unreadable_arguments,
+)
 from mcpx.core.validation.fast import FastCheck, fast_check
-from mcpx.core.validation.protocol import DEADLINE_S, Check, Verdict, decode_verdict, encode_check
 from mcpx.core.validation.respelling import respelled
 from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.workers.pool import Job, NoAnswer, Pending, WorkerPool

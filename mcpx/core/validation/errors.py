@@ -1,5 +1,7 @@
 """Errors about arguments that a model can act on, and the words of a command line as arguments. Pure.
 
+`Check` is the job of a worker that finds them, `Verdict` its result, both as MessagePack.
+
 An error says where something is wrong, and what was expected. Its size is bounded for any schema and
 arguments: `MAX_PROBLEMS` of a line each, and a schema cut short.
 
@@ -173,3 +175,31 @@ def _value(texts: list[str], kinds: set[str]) -> Any:
     if "array" in kinds and "string" not in kinds and not isinstance(unquoted(text), list):
         return [text]
     return text
+
+
+DEADLINE_S: Final = 0.5  # for one check; then the call goes out unchecked: the server checks too
+
+
+class Check(msgspec.Struct, frozen=True, array_like=True):
+    """Check `arguments` (JSON as it came) against `schema` (JSON); None for a look at the schema alone."""
+
+    schema: bytes
+    arguments: bytes | None
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """The result of a job. Without problems, the arguments, or the schema, are good."""
+
+    problems: list[Problem] = []
+    schema: str = ""
+    """With problems, what the tool takes, as a type."""
+    unusable: str | None = None
+    """Why nothing can be checked with this schema."""
+    respelled: bytes = b""
+    """The arguments to send in place of those that came, where these fit only with other types."""
+
+
+encode_check = msgspec.msgpack.Encoder().encode
+decode_check = msgspec.msgpack.Decoder(Check).decode
+encode_verdict = msgspec.msgpack.Encoder().encode
+decode_verdict = msgspec.msgpack.Decoder(Verdict).decode

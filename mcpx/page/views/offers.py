@@ -25,7 +25,7 @@ from mcpx.core.catalog.model import (
     present,
 )
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.rendering.inspection.plain import clean_plain
+from mcpx.core.rendering.inspection.listing import clean_plain
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.typescript import SchemaConverter, outweighs
 from mcpx.core.servers.server import Server

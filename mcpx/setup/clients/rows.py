@@ -42,7 +42,7 @@ class WindowsSide(msgspec.Struct, frozen=True):
 
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a client keeps which tools run unasked, as it documents it.
+    """The place of a client's list of tools that run unasked, as it documents it.
 
     `files` are as those of the client; without any, it is the client's own. `value` is set at `key` for each
     tool, or with `listed` added to the list there; `{server}` and `{tool}` stand for the names. `note` is

@@ -13,9 +13,8 @@ from mcpx.setup.doctor.clients import check_clients
 from mcpx.setup.doctor.configuration import check_approvals, check_changes, check_configuration
 from mcpx.setup.doctor.daemon import check_daemon
 from mcpx.setup.doctor.installation import Finding, Installation, wrong
-from mcpx.setup.doctor.machine import check_machine
+from mcpx.setup.doctor.machine import check_machine, check_service, check_versions
 from mcpx.setup.doctor.servers import check_servers
-from mcpx.setup.doctor.versions import check_service, check_versions
 
 
 class Check(NamedTuple):

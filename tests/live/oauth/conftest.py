@@ -6,7 +6,6 @@ All tests of a file share an event loop, on which the servers and the browser li
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,11 +64,6 @@ async def alice(browser: Browser) -> AsyncIterator[people.Person]:
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[Household]:
-    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
-        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        made = Household(Path(folder))
-        try:
-            yield made
-        finally:
-            made.close()
+def house() -> Iterator[Household]:
+    with Household.opened() as made:
+        yield made

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.mcpx.core.daemon.daemons import House
 
@@ -57,12 +54,6 @@ class PageHouse(House):
 @contextmanager
 def open_house() -> Iterator[PageHouse]:
     """A configuration to begin with."""
-    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        patched.setenv("HOME", folder)
-        made = PageHouse(Path(folder))
+    with PageHouse.opened(of_user=True) as made:
         made.say()
-        try:
-            yield made
-        finally:
-            made.close()
+        yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcpx.cluster.seen_memory import FILE_NAME, SeenMemory
+from mcpx.cluster.assigning import FILE_NAME, SeenMemory
 
 MIB = 1 << 20
 

@@ -7,13 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 from tests.forking.client import Python
 from tests.mcpx.core.daemon.daemons import House
@@ -100,18 +97,11 @@ class SignInHouse(House):
 @contextmanager
 def houses(**options: object) -> Iterator[SignInHouse]:
     """A house, with an issuer of these options."""
-    with (
-        scripted_issuer(**options) as issuer,
-        tempfile.TemporaryDirectory(prefix="mcpx-") as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        house = SignInHouse(Path(folder), issuer)
+    with scripted_issuer(**options) as issuer, SignInHouse.opened(issuer) as house:
         try:
             yield house
         finally:
             issuer.release()
-            house.close()
 
 
 def alive(pid: int) -> bool:

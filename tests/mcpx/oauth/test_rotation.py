@@ -16,17 +16,11 @@ from mcpx.oauth.record import identity_of
 from mcpx.oauth.token_store import TokenStore
 from tests.mcpx.oauth import refreshing
 from tests.mcpx.oauth.records import request_to, token_on
-from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
+from tests.mcpx.oauth.scripted_issuer import Fault
 from tests.mcpx.oauth.signed_in import Person
 
 pytestmark = pytest.mark.anyio
 TIMES = int(os.environ.get("MCPX_TEST_REFRESHES", "8"))  # for each of two processes
-
-
-@pytest.fixture
-def issuer():
-    with scripted_issuer() as running:
-        yield running
 
 
 def process(state, issuer, times):

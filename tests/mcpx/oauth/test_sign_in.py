@@ -13,7 +13,7 @@ from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.callback import CallbackListeners, ports_from
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in import SignIn
-from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
+from tests.mcpx.oauth.scripted_issuer import Fault
 
 pytestmark = pytest.mark.anyio
 
@@ -42,12 +42,6 @@ class Desk:
     async def browse(self, sign_in):
         """The person agrees in a browser, and sees the page that it ends at."""
         return await anyio.to_thread.run_sync(self.issuer.browse, await sign_in.url())
-
-
-@pytest.fixture
-def issuer():
-    with scripted_issuer() as made:
-        yield made
 
 
 @asynccontextmanager

@@ -11,19 +11,12 @@ import pytest
 from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code, MCPXError
 from mcpx.oauth.errors import Problem, SignInError
-from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import config_of, entry, open_watched
 from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
 LOGIN_PORT = free_port()  # another than the default, which the machine's own sign-ins use
-
-
-@pytest.fixture
-def issuer():
-    with scripted_issuer() as made:
-        yield made
 
 
 @asynccontextmanager

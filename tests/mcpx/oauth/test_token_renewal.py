@@ -11,17 +11,10 @@ from msgspec.structs import replace
 from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code
 from mcpx.oauth.token_store import TokenStore
-from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.oauth.test_sign_ins import agree, signing
 from tests.mcpx.scripted import QUICK
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def issuer():
-    with scripted_issuer() as made:
-        yield made
 
 
 async def signed_in(watch, sign_ins, issuer):

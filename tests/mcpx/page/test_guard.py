@@ -374,7 +374,9 @@ async def test_no_address_is_a_fault_that_fills_the_log(tmp_path, monkeypatch, c
 
 async def test_a_fault_outside_of_the_handlers_is_contained_too(tmp_path, monkeypatch, caplog):
     contained = []
-    monkeypatch.setattr("mcpx.page.guard.contain", lambda error, place: contained.append((str(error), place)))
+    monkeypatch.setattr(
+        "mcpx.core.telemetry.contained.contain", lambda error, place: contained.append((str(error), place))
+    )
     monkeypatch.setattr("mcpx.page.routes._content", lambda _name: 1 // 0)
     async with served(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)

@@ -22,9 +22,15 @@ from mcpx.core.protocol.result_address import SERVER, ResultAddress
 from mcpx.core.rendering import large_results
 from mcpx.core.rendering.budget import FindRows
 from mcpx.core.rendering.large_results import is_large
-from mcpx.core.rendering.passed_through import passed_through
 from mcpx.core.rendering.projection import Projected
-from mcpx.core.rendering.result_members import Bytes, enveloped, text_block, texts_of, with_texts
+from mcpx.core.rendering.result_members import (
+    Bytes,
+    enveloped,
+    passed_through,
+    text_block,
+    texts_of,
+    with_texts,
+)
 from mcpx.core.rendering.result_reading import read_resource_result, read_tool_result
 from mcpx.core.rendering.results import ToolResult, members_of, shape_resource, shape_tool_result
 from mcpx.core.rendering.toon import TextForm, encode

@@ -142,7 +142,7 @@ class Writer(Protocol):
 
 
 class Wire(Protocol):
-    """What requests come over: a stream, or one POST of HTTP. See `WireDispatcher`."""
+    """The carrier of requests: a stream, or one POST of HTTP. See `WireDispatcher`."""
 
     fast_cancels: dict[envelope.RequestId, Callable[[], None]]
 
@@ -160,7 +160,7 @@ class Wire(Protocol):
 
     @property
     def channel(self) -> Writer:
-        """What answers are written to."""
+        """The channel for answers."""
         ...
 
     @property

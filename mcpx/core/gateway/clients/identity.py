@@ -24,7 +24,7 @@ from mcpx.core.protocol.context import ClientId, Origin, client_text, name_kept
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.system.users import this_user
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.wire.context import WireContext
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Opening(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Ends(list[tuple[Any, ...]]):
-    """What is to be called when a connection ends, for a fraction of the memory of an `AsyncExitStack`."""
+    """The callbacks for the end of a connection, for a fraction of the memory of an `AsyncExitStack`."""
 
     __slots__ = ()
 
@@ -177,7 +177,7 @@ class Connection:
 
     @property
     def client_params(self) -> Opening | InitializeRequestParams | None:
-        """What the client says of itself; setting it sets its capabilities, too."""
+        """The client's description of itself; setting it sets its capabilities, too."""
         return self._client_params
 
     @client_params.setter
@@ -204,10 +204,8 @@ class Connection:
     async def close(self) -> None:
         """End what belongs to the connection, for a bounded time, whatever ends it."""
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-            try:
+            with containing("client left"):  # the boundary: the client has left all the same
                 await self.exit_stack.aclose()
-            except Exception as error:  # noqa: BLE001 - the boundary: the client has left all the same
-                contain(error, "client left")
 
 
 def as_sdk(connection: Connection) -> Any:
@@ -249,7 +247,7 @@ def request_outbound(session: ServerSession) -> Outbound:
 
 
 def wire_context(session: ServerSession) -> WireContext | None:
-    """What the request that is being handled came with; None where it did not come over a wire of ours."""
+    """The context of the current request; None where it did not come over a wire of ours."""
     channel = request_outbound(session)
     return channel if isinstance(channel, WireContext) else None
 

@@ -19,7 +19,7 @@ import structlog
 from mcpx.core.catalog.model import JSON
 from mcpx.core.gateway.clients.identity import Connection
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.wire.envelope import MCPError
 from mcpx.errors import CallError
 from supervisors import Signal
@@ -110,12 +110,11 @@ class NotificationOutbox:
         while backlog:
             method, params = backlog.take()
             with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
-                try:
-                    await connection.outbound.notify(method, params)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    backlog.clear()
-                except Exception as error:  # noqa: BLE001 - a server chose the params: they must not end deliveries
-                    contain(error, "notification", method=method)
+                with containing("notification", method=method):  # a server chose the params
+                    try:
+                        await connection.outbound.notify(method, params)
+                    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        backlog.clear()
             if scope.cancelled_caught:
                 dropped = backlog.clear() + 1
                 self._clients.dropped += dropped

@@ -35,7 +35,7 @@ from mcpx.core.gateway.clients.tool_lists import ListChange, PeerLists, ToolList
 from mcpx.core.policy.catalogue_rules import unused_rules
 from mcpx.core.protocol.context import ClientId, asked_by
 from mcpx.core.system.endpoint import Endpoint
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from supervisors import Incarnation, Signal
 
 if TYPE_CHECKING:
@@ -215,10 +215,8 @@ class ClientSessions:
     async def _notify(self, connection: Connection, events: list[ListChange]) -> None:
         """Notify one client, which must neither delay the others nor end the announcements."""
         with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
-            try:
+            with containing("list changed"):  # the docstring's promise
                 for event in events:
                     await connection.notify(f"notifications/{event}/list_changed")
-            except Exception as error:  # noqa: BLE001 - the docstring's promise
-                contain(error, "list changed")
         if scope.cancelled_caught:
             log.warning("client.deaf", client=connection.client_name, waited_s=DELIVERY_TIMEOUT_S)

@@ -21,7 +21,7 @@ from mcp.shared import subscriptions as sdk
 from mcpx.core.gateway.clients.identity import Connection
 from mcpx.core.gateway.clients.tool_lists import Bus, ListChange
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.errors import CallError
 from supervisors import Signal
 
@@ -135,10 +135,8 @@ class Subscribers:
                 uri = next(iter(subscriber.pending))
                 del subscriber.pending[uri]
                 with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
-                    try:
+                    with containing("resource update"):  # a server chose the URI
                         await subscriber.connection.notify(UPDATED, {"uri": uri})
-                    except Exception as error:  # noqa: BLE001 - a server chose the URI: it must not end the delivery
-                        contain(error, "resource update")
                 if scope.cancelled_caught:
                     log.warning("client.deaf", uri=uri, waited_s=DELIVERY_TIMEOUT_S)
         finally:

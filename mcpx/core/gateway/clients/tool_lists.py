@@ -34,7 +34,7 @@ from mcpx.core.rendering.descriptions import (
 from mcpx.core.rendering.mending import Mend
 from mcpx.core.servers.fleet.observers import NO_SERVER
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 
 log = structlog.get_logger()
 Given = tuple[Descriptions | None, dict[str, ToolInfo]]
@@ -60,10 +60,8 @@ class Bus:
     async def publish(self, change: ListChange) -> None:
         """Announce a change on every stream, and let them take it before the next."""
         for listener in list(self._listeners.values()):
-            try:
+            with containing("list changed"):  # one stream must not end the announcements
                 listener(change)
-            except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
-                contain(error, "list changed")
         await anyio.lowlevel.checkpoint()
 
 

@@ -101,7 +101,7 @@ class Connected(Protocol):
 
 
 class _Named(Protocol):
-    """What a client says of itself: a struct of ours, or a model of the SDK."""
+    """A client's name and version: a struct of ours, or a model of the SDK."""
 
     name: str
     version: str

@@ -80,7 +80,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
     @property
     def surroundings(self) -> Surroundings:
-        """What it says of its client."""
+        """The surroundings of its client, as it states them."""
         return Surroundings(self.folder, self.program, self.variables, self.told_all)
 
     @property

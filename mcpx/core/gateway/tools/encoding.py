@@ -21,9 +21,8 @@ from mcpx.core.gateway.clients import known_clients
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.context import NO_CAPABILITIES, TASKS, Capabilities
 from mcpx.core.protocol.messages import Exec, Read
-from mcpx.core.rendering.passed_through import passed_through
 from mcpx.core.rendering.pictures import PictureLimits, may_hold_pictures, mentions_picture
-from mcpx.core.rendering.result_members import Bytes, enveloped
+from mcpx.core.rendering.result_members import Bytes, enveloped, passed_through
 from mcpx.core.rendering.result_reading import TASK, UnknownResultType
 from mcpx.core.rendering.results import ToolResult, members_of
 from mcpx.core.telemetry.tracing import note_failure

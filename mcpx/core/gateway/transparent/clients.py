@@ -205,7 +205,7 @@ class _Asking:
 
 
 class Over(Protocol):
-    """What messages of a server go to a client over: one of its requests, or its session."""
+    """The way of a server's messages to a client: one of its requests, or its session."""
 
     @property
     def outgoing(self) -> Outgoing | None:

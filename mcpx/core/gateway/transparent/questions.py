@@ -72,7 +72,7 @@ Again = Callable[[InputAnswers], None]
 
 
 class Asker(msgspec.Struct, frozen=True):
-    """Who has sent a request. `client` stands for who it is: without a `session`, for all that have none."""
+    """The sender of a request. `client` stands for who it is: without a `session`, for all that have none."""
 
     request: Passed
     session: DirectClient | None

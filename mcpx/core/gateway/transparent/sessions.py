@@ -242,7 +242,7 @@ class TransparentSessions:
         return self._pictures.fitting(answer, self._origin(client, request).name, identity)
 
     def _identity(self, client: DirectClient | None) -> ClientId:
-        """Whose kept results are meant: of those without a session, all with the same token."""
+        """The owner of kept results: without a session, all with the same token are one."""
         if client is not None:
             return client.identity
         return SESSIONLESS if self._bearer is None else self._bearer.sessionless

@@ -48,7 +48,7 @@ _MARKDOWN_SEARCH_CHARS: Final = 8000
 
 
 class _Beside(NamedTuple):
-    """What the block of a server says of others: of one that it shares its tools with, or of several."""
+    """The note in a server's block on others: on one that it shares its tools with, or on several."""
 
     alike: Alike | None = None
     others: tuple[tuple[str, str, Alike, str], ...] = ()

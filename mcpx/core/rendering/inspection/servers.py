@@ -17,8 +17,7 @@ from mcpx.core.catalog.alike import Alike, Same, grouped, named, same_lines, wit
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.rendering.descriptions.ladder import counted
-from mcpx.core.rendering.inspection.listing import LISTING_TOKENS
-from mcpx.core.rendering.inspection.plain import MAX_TEXT_CHARS
+from mcpx.core.rendering.inspection.listing import LISTING_TOKENS, MAX_TEXT_CHARS
 from mcpx.core.rendering.signatures import first_sentence, in_order
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.text import cut, one_line, paragraphs, shown_name, shown_server, visible

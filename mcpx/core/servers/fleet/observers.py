@@ -14,7 +14,7 @@ import anyio
 
 from mcpx.core.catalog.model import Diff
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from supervisors import Signal
 
 Observer = Callable[[str, Diff], None]
@@ -42,10 +42,8 @@ class Observers:
     def notify(self, name: str, changed: Diff) -> None:
         """Report what has changed of a server."""
         for observer in list(self._observers):
-            try:
+            with containing("observer", server=name):  # it costs neither the server nor others
                 observer(name, changed)
-            except Exception as error:  # noqa: BLE001 - an observer must not cost the server, nor the other observers
-                contain(error, "observer", server=name)
 
 
 class Readiness:

@@ -18,7 +18,7 @@ from mcpx.core.running import InForce
 from mcpx.core.servers.causes import cause_of
 from mcpx.core.servers.ports import Mode, Supervised
 from mcpx.core.servers.server import Server
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from supervisors import (
     Backoff,
     Cause,
@@ -58,7 +58,7 @@ _MODES: Final = {
 
 
 class StartPriority(IntEnum):
-    """Whose start goes first where starts are limited: the lower ones."""
+    """The order of starts where they are limited: lower ones go first."""
 
     CALLER = 0
     """Somebody waits for the server."""
@@ -126,10 +126,8 @@ def start_priority(session: Supervised) -> StartPriority:
 
 def log_event(event: Event, session: Supervised) -> None:
     """Log an event of a session: a dotted name, and the fields that explain it. Never raises."""
-    try:
+    with containing("log", server=session.name):  # this runs in the supervisor of all servers
         _log(event, session)
-    except Exception as error:  # noqa: BLE001 - this runs in the supervisor of all servers
-        contain(error, "log", server=session.name)
 
 
 def _log(event: Event, session: Supervised) -> None:

@@ -20,7 +20,7 @@ from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.offers.remembered import CatalogueFiles, Descriptions, Remembered
 from mcpx.core.servers.offers.server_identity import server_identity
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import contain, containing
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
@@ -55,13 +55,11 @@ class CatalogueStore:
         """Load what this very server offered last, or None. Blocks for the time of reading a file."""
         if server.disabled is not None:
             return None
-        try:
+        with containing("catalogue", server=server.name):  # a file may hold anything, and costs itself
             identity = server_identity(server)
             self._wanted.add(identity)
             return self._files.load(server, identity)
-        except Exception as error:  # noqa: BLE001 - the boundary: a file may hold anything, and costs itself
-            contain(error, "catalogue", server=server.name)
-            return None
+        return None
 
     def keep(
         self, server: ServerConfig, identity: str, catalogue: Catalogue, descriptions: Descriptions

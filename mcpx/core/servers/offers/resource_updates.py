@@ -30,7 +30,7 @@ from mcpx.core.protocol.requests import INTERNAL_CONTEXT, ReadResource, Request
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.session.client_session import PassingSession, SubscriptionLost
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.wire.envelope import CONNECTION_CLOSED, METHOD_NOT_FOUND, MCPError
 from mcpx.errors import CallError, Code
 from supervisors import Signal
@@ -161,10 +161,8 @@ class Topic:
     def notify(self, uri: str) -> None:
         """Call the listeners with the URI that changed."""
         for listener in list(self.listeners):
-            try:
+            with containing("resource update"):  # one must not keep the others from theirs
                 listener(uri)
-            except Exception as error:  # noqa: BLE001 - one listener must not keep the others from being called
-                contain(error, "resource update")
 
     async def refresh_digest(self, provider: Provider, limiter: anyio.CapacityLimiter) -> None:
         """Read the digest; notify the listeners where an update may have been missed and it differs."""

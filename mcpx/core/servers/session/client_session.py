@@ -148,7 +148,7 @@ class PassingSession:
 
     @property
     def server_capabilities(self) -> JSON:
-        """What the server declares; nothing before the handshake."""
+        """The capabilities that the server declares; empty before the handshake."""
         return {} if self.greeting is None else self.greeting.capabilities
 
     @property

@@ -134,7 +134,7 @@ class Failed(MCPError):
 
 
 def failure_of(error: Exception) -> Exception | None:
-    """Why an HTTP exchange of the SDK's session has failed; None for any other error."""
+    """The cause of a failed HTTP exchange of the SDK's session; None for any other error."""
     return error.failure if isinstance(error, Failed) else None
 
 

@@ -332,7 +332,7 @@ class HttpOutgoing(outgoing.Outgoing):
 
 
 class HttpChannel(Channel):
-    """Where a stream has its channel: each message that is written is a POST of its own. Never congested."""
+    """The counterpart of a stream's channel: each written message is a POST of its own. Never congested."""
 
     def __init__(self, write: Callable[..., object], send: Callable[[Exchange], None]) -> None:
         self.on_drained = self.on_congested = lambda: None

@@ -35,7 +35,7 @@ MAX_RETRY_DELAY_S: Final = 60.0
 
 
 class Options(TypedDict, total=False):
-    """What opens a link, beside its transport (`connecting.open_link`)."""
+    """The parameters of a link, beside its transport (`connecting.open_link`)."""
 
     limit: Required[int]
     """The longest message, in bytes."""
@@ -203,7 +203,7 @@ def _endpoint(url: Url, event: Event) -> Url | None:
 
 
 def _no_stream(stream: Stream) -> Exception:
-    """Why there is no stream, or no place to post to."""
+    """The error for a missing stream, or a missing place to post to."""
     error = stream.error
     if isinstance(error, HttpFailure):
         return error

@@ -218,7 +218,7 @@ class Exchange:
 
 
 def redirect_of(request: HttpRequest, head: Head) -> Url | None:
-    """Where a response redirects to; None if it does not, or nowhere that could be read."""
+    """The target of a redirect; None if the response is none, or the target cannot be read."""
     if head.status_code not in REDIRECTS or "location" not in head.headers:
         return None
     try:

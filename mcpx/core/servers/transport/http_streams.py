@@ -1,4 +1,4 @@
-"""What goes to an HTTP server beside requests: messages without an answer (`Note`), event streams (`Stream`).
+"""Traffic with an HTTP server beside requests: messages without an answer (`Note`), event streams (`Stream`).
 
 They are exchanges (`http_network`) that know what a response means for the session.
 """
@@ -198,7 +198,7 @@ def why_over(error: Exception, redact: Redact) -> str:
 
 
 def refusal(head: Head, explanation: bytes, request: HttpRequest, redact: Redact) -> Refused:
-    """What an error, or a redirect that is not followed, means for its request."""
+    """The outcome of an error, or of a redirect that is not followed, for its request."""
     if (location := redirect_of(request, head)) is not None:
         return http_answers.unfollowed(head, location, redact)
     text = http_answers.read_error_body(head, explanation, redact).text

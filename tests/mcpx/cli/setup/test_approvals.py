@@ -8,7 +8,7 @@ import pytest
 
 from mcpx.setup.clients.rows import CLIENTS
 from mcpx.setup.documents.editing import read
-from tests.mcpx.cli.setup.ten_clients import look, make_home, mcpx
+from tests.mcpx.cli.setup.ten_clients import look, mcpx
 
 TOOLS = ("query", "inspect", "resources")
 GEMINI_RULE = {"mcpName": "mcpx", "decision": "allow", "priority": 100}
@@ -21,14 +21,6 @@ PLACES = {
 CODEX_COMMAND = """#!/bin/sh
 printf '\\n[mcp_servers.mcpx]\\ncommand = "%s"\\nargs = ["attach"]\\n' "$5" >>"$HOME/.codex/config.toml"
 """
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    made = tmp_path / "home"
-    made.mkdir()
-    make_home(made)
-    return made
 
 
 def rules(home: Path, client: str) -> object:

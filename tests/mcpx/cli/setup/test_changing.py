@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.setup.changes import carrying_out
-from tests.mcpx.cli.setup.ten_clients import look, make_home, mcpx
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    made = tmp_path / "home"
-    made.mkdir()
-    make_home(made)
-    return made
+from tests.mcpx.cli.setup.ten_clients import look, mcpx
 
 
 @pytest.fixture

@@ -11,18 +11,10 @@ from pathlib import Path
 import pytest
 
 from mcpx.setup.documents.editing import read
-from tests.mcpx.cli.setup.ten_clients import FILES, SERVERS, look, make_home, mcpx
+from tests.mcpx.cli.setup.ten_clients import FILES, SERVERS, look, mcpx
 
 ROOT = Path(__file__).parents[4]
 OWN_CLIENTS = "claude-desktop claude-code cursor vscode windsurf codex gemini copilot zed goose continue kiro"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    made = tmp_path / "home"
-    made.mkdir()
-    make_home(made)
-    return made
 
 
 def servers(home: Path, name: str, *key: str) -> object:

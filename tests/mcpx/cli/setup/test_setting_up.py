@@ -7,19 +7,9 @@ import shlex
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.mcpx.cli.setup.ten_clients import environment, look, make_home, mcpx
+from tests.mcpx.cli.setup.ten_clients import environment, look, mcpx
 from tests.mcpx.scripted import SERVER
 from tests.mcpx.terminal import Terminal
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    made = tmp_path / "home"
-    made.mkdir()
-    make_home(made)
-    return made
 
 
 def crowded(home: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -53,14 +51,9 @@ class Git(House):
 
 
 @pytest.fixture
-def git(monkeypatch):
-    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
-        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        made = Git(Path(folder))
-        try:
-            yield made
-        finally:
-            made.close()
+def git():
+    with Git.opened() as made:
+        yield made
 
 
 WAITS = [("git", "changed", "commit"), ("git", "new", "push")]

@@ -8,9 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -72,15 +70,10 @@ def issuer():
 
 
 @pytest.fixture
-def home(monkeypatch, issuer):
-    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
-        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        made = Home(Path(folder))
+def home(issuer):
+    with Home.opened() as made:
         made.issuer = issuer
-        try:
-            yield made
-        finally:
-            made.close()
+        yield made
 
 
 ways = pytest.mark.parametrize("daemon", [False, True], ids=["alone", "daemon"])

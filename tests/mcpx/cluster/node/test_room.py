@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpx.cluster.node.room import LOOK_S, PROMISE_S, Memory, Room
+from mcpx.cluster.node.reports import LOOK_S, PROMISE_S, Memory, Room
 from supervisors import Phase
 from tests.mcpx.cluster.nodes import spec
 

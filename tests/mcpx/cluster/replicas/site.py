@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -152,11 +151,3 @@ def text_of(result: Any) -> str:
 
 def counted_in(file: Path) -> list[str]:
     return sorted(file.read_text().split()) if file.exists() else []
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

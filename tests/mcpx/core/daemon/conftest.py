@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,15 +11,9 @@ from tests.mcpx.scripted import Ears
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    # a short name: the tests' own raw clients connect by the socket's path, which holds a hundred bytes
-    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
-        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
-        made = House(Path(folder))
-        try:
-            yield made
-        finally:
-            made.close()
+def house() -> Iterator[House]:
+    with House.opened() as made:
+        yield made
 
 
 @pytest.fixture

@@ -11,13 +11,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
+import pytest
 from mcp import StdioServerParameters
 
 from mcpx.core.store.paths import DaemonPaths, daemon_paths, lock_owner_pid
@@ -31,6 +33,26 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @classmethod
+    @contextmanager
+    def opened(cls, *more: Any, of_user: bool = False) -> Iterator[Self]:
+        """One in a folder of its own, which is its home folder too if it is all `of_user`.
+
+        The name is short: raw clients connect by the socket's path, which holds a hundred bytes.
+        """
+        with (
+            tempfile.TemporaryDirectory(prefix="mcpx-", ignore_cleanup_errors=True) as folder,
+            pytest.MonkeyPatch.context() as patched,
+        ):
+            patched.setenv("MCPX_STATE_DIR", f"{folder}/state")
+            if of_user:
+                patched.setenv("HOME", folder)
+            made = cls(Path(folder), *more)
+            try:
+                yield made
+            finally:
+                made.close()
 
     def write(self, servers: dict[str, Any], **settings: Any) -> None:
         """Write the configuration; each server's entry as in a client's file."""

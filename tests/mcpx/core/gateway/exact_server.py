@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 INFO = {"name": "exact", "version": "1"}
@@ -75,39 +73,11 @@ def serve_stdio(era: str, folder: Path) -> None:
             sys.stdout.buffer.flush()
 
 
-@contextmanager
-def serve_http(era: str, folder: Path) -> Iterator[str]:
+def serve_http(era: str, folder: Path) -> AbstractContextManager[str]:
     """Serve over HTTP meanwhile; gives the URL."""
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415 - slow to import
+    from tests.mcpx.http_server import answering  # noqa: PLC0415 - slow to import, and not of a server over stdio
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            answered = answer(era, folder, self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(202 if answered is None else 200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(answered or b"")))
-            self.end_headers()
-            self.wfile.write(answered or b"")
-
-        def do_GET(self) -> None:
-            self.send_response(405)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
+    return answering(lambda message, _headers: answer(era, folder, message))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -104,35 +102,11 @@ def serve_stdio(server: TaskServer) -> None:
             sys.stdout.buffer.flush()
 
 
-@contextmanager
-def serve_http(server: TaskServer) -> Iterator[str]:
+def serve_http(server: TaskServer) -> AbstractContextManager[str]:
     """Serve over HTTP meanwhile; gives the URL."""
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415 - slow to import
+    from tests.mcpx.http_server import answering  # noqa: PLC0415 - slow to import, and not of a server over stdio
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            answered = server.answer(body, self.headers.get("mcp-name"))
-            self.send_response(202 if answered is None else 200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(answered or b"")))
-            self.end_headers()
-            self.wfile.write(answered or b"")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.daemon_threads = True
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_port}/mcp"
-        finally:
-            http.shutdown()
-            thread.join()
+    return answering(lambda message, headers: server.answer(message, headers.get("mcp-name")))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.mcpx.http_server import Handler, serving_http
 
 ABOUT = {"name": "dual", "version": "1"}
 CAPABILITIES = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
@@ -72,12 +73,11 @@ class DualHttp:
             stream.flush()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     dual: DualHttp
 
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def post(self) -> None:
+        asked = json.loads(self.body())
         method, dual = asked["method"], self.dual
         if "id" not in asked:
             self._answer(202)
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_modern(asked: Any) -> bool:
         return "io.modelcontextprotocol/protocolVersion" in asked["params"]["_meta"]
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         if self._session not in self.dual.sessions:
             self._answer(405)
             return
@@ -127,23 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.dual.release.wait(PATIENCE_S)
         self.close_connection = True
 
-    def do_DELETE(self) -> None:
+    def delete(self) -> None:
         self.dual.sessions.discard(self._session)
         self._answer(200)
 
     def _answer(self, status: int, body: Any = None, *, session: str | None = None) -> None:
-        data = b"" if body is None else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        if session is not None:
-            self.send_header("mcp-session-id", session)
         with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has left
-            self.end_headers()
-            self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+            self.answer(status, b"" if body is None else json.dumps(body).encode(), mcp_session_id=session)
 
 
 @contextmanager
@@ -151,14 +141,9 @@ def dual_http(**answers: Any) -> Iterator[DualHttp]:
     """A running server; `initialize` and `discover` may be an HTTP status, an error, or `silent`."""
     named = {"initialize": INITIALIZE, "discover": DISCOVER, "call": "tools/call"}
     dual = DualHttp({named[key]: answer for key, answer in answers.items()})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"dual": dual}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    dual.url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
-    try:
-        yield dual
-    finally:
-        dual.release.set()
-        server.shutdown()
-        server.server_close()
+    with serving_http(_Handler, dual=dual) as origin:
+        dual.url = f"{origin}/mcp"
+        try:
+            yield dual
+        finally:
+            dual.release.set()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import queue
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.mcpx import http_server
 from tests.mcpx.core.servers.raw import initialize, refusal, result, tools
 
 MODERN = "2026-07-28"
@@ -71,25 +70,24 @@ def as_events(messages: list[str]) -> bytes:
     return "".join(["id: first\nretry: 1\ndata:\n\n", *lines]).encode()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(http_server.Handler):
     raw: RawHttp
 
-    def do_POST(self) -> None:
-        raw, body = self.raw, self.rfile.read(int(self.headers["content-length"]))
+    def post(self) -> None:
+        raw, body = self.raw, self.body()
         asked = json.loads(body)
         if not raw.admits({name.lower(): value for name, value in self.headers.items()}):
             raw.refused += 1
-            self.answer(401, b"")
+            self.answer(401)
             return
         method = asked.get("method", "")
         raw.note(method, body, dict(self.headers.items()))
         if "id" not in asked or not method:
-            self.answer(202, b"")
+            self.answer(202)
             return
         messages = raw.messages(method, asked["id"])
         if raw.how == "sse":
-            self.answer(202, b"")
+            self.answer(202)
             for each in messages:
                 raw.stream.put(each)
         elif raw.how == "json" or method in {"initialize", "server/discover"}:
@@ -100,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(200, as_events(messages), "text/event-stream")
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         raw = self.raw
         if raw.how == "sse":
             self.send_response(200)
@@ -113,17 +111,7 @@ class Handler(BaseHTTPRequestHandler):
         elif self.headers["last-event-id"] == "first":
             self.answer(200, as_events(raw.broken_off.pop()), "text/event-stream")
         else:
-            self.answer(405, b"")
-
-    def answer(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+            self.answer(405)
 
 
 @contextmanager
@@ -142,18 +130,9 @@ def raw_http(
     it speaks https.
     """
     raw = RawHttp(answers, how, before or {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Raw", (Handler,), {"raw": raw}))
-    server.daemon_threads = True
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that has left
-    if tls is not None:  # the handshake is for the thread of the connection
-        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    scheme, path = "https" if tls else "http", "sse" if how == "sse" else "mcp"
-    raw.url = f"{scheme}://127.0.0.1:{server.server_address[1]}/{path}"
-    try:
-        yield raw
-    finally:
-        raw.stream.put(None)
-        server.shutdown()
-        server.server_close()
+    with http_server.serving_http(Handler, tls=tls, raw=raw) as origin:
+        raw.url = f"{origin}/{'sse' if how == 'sse' else 'mcp'}"
+        try:
+            yield raw
+        finally:
+            raw.stream.put(None)

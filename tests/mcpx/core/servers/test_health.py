@@ -11,15 +11,8 @@ from mcpx.core.config import HealthCheck
 from mcpx.core.servers.health import Health
 from mcpx.core.wire.envelope import MCPError
 from supervisors import Signal
-from supervisors.testing import virtual_backends
 
 SETTINGS = HealthCheck(interval=30, timeout=5, failure_threshold=2)
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def virtual(request):
-    options = dict(virtual_backends())[request.param]
-    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
 
 
 class Server:

@@ -8,7 +8,7 @@ import pytest
 from mcpx.core.servers import upkeep
 from mcpx.core.system.processes import tree_memory
 from mcpx.errors import Code
-from tests.mcpx.scripted import Ears, one_server, soon
+from tests.mcpx.scripted import one_server, soon
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -19,12 +19,6 @@ def _quick(monkeypatch):
     monkeypatch.setattr(upkeep, "LOOK_S", 0.02)
     monkeypatch.setattr(upkeep, "QUIET_S", 0.05)
     monkeypatch.setattr(upkeep, "PATIENCE_S", 0.2)
-
-
-@pytest.fixture
-def ears(tmp_path):
-    with Ears(tmp_path / "ears") as opened:
-        yield opened
 
 
 async def restarted(ears, count=2):

@@ -19,7 +19,6 @@ from mcpx.core.telemetry.suspend import (
     read_clocks,
 )
 from supervisors import Incarnation
-from supervisors.testing import virtual_backends
 
 NIGHT_S = 8 * 3600.0
 START = Clocks(100.0, 5_000.0, 1e9)
@@ -48,12 +47,6 @@ def test_time_that_was_lost(now, lost_s):
 def test_the_clocks_go_on_together():
     before = read_clocks()
     assert away_s(before, read_clocks(), TICK_S) < MIN_AWAY_S
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def virtual(request):
-    options = dict(virtual_backends())[request.param]
-    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
 
 
 def test_each_suspend_is_called_back_once_whatever_comes_of_it(virtual):

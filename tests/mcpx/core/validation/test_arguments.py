@@ -25,10 +25,11 @@ from mcpx.core.validation.arguments import (
     read_raw_arguments,
 )
 from mcpx.core.validation.bounds import MAX_CHECKED_BYTES, MAX_INLINE_BYTES, MAX_TEXT_BYTES
-from mcpx.core.validation.protocol import DEADLINE_S
+from mcpx.core.validation.errors import DEADLINE_S
 from mcpx.core.wire.workers import pool, worker
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import PATIENCE_S, soon
+from tests.mcpx.serving import is_alive
 
 TOOL = ToolInfo(server_name="s", name="t", input_schema={"type": "object"})
 LARGE = b'{"a":"' + b"x" * MAX_INLINE_BYTES + b'"}'
@@ -119,19 +120,11 @@ async def checker():
     yield made
     pids = processes(made)
     made._pool.close()
-    assert not [pid for pid in pids if alive(pid)]
+    assert not [pid for pid in pids if is_alive(pid)]
 
 
 def processes(checker: ArgumentChecker) -> list[int]:
     return [worker.popen.pid for worker in checker._pool.workers]
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def tool(schema, *, server: str = "s", name: str = "t") -> ToolInfo:
@@ -240,7 +233,7 @@ async def test_a_process_that_dies_costs_its_own_verdict_only(checker):
     os.kill(pid, signal.SIGKILL)
     assert await verdict == msgspec.json.encode(HANGS)
     assert await judge(checker, tool(NOT_PLAIN, name="other"), {"a": "y"}) is not None
-    await soon(lambda: not alive(pid))
+    await soon(lambda: not is_alive(pid))
 
 
 @pytest.mark.anyio
@@ -297,5 +290,5 @@ asyncio.run(main())
         line = await mcpx.stdout.receive()
         mcpx.kill()
     with anyio.fail_after(PATIENCE_S):
-        while alive(int(line)):  # noqa: ASYNC110 - nobody tells: it is nobody's child
+        while is_alive(int(line)):  # noqa: ASYNC110 - nobody tells: it is nobody's child
             await anyio.sleep(0.02)

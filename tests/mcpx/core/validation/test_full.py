@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import msgspec
 import pytest
 
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.validation.arguments import read_raw_arguments
-from mcpx.core.validation.errors import invalid_arguments
-from mcpx.core.validation.protocol import Check, Verdict
-from mcpx.core.validation.worker import Judge
+from mcpx.core.validation.bounds import MAX_SCHEMA_CHARS, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES, why_too_large
+from mcpx.core.validation.errors import Check, Verdict, invalid_arguments
+from mcpx.core.validation.worker import Judge, bad_reference
 from mcpx.errors import CallError, Code, Outcome
+from tests.mcpx.http_server import Handler, serving_http
 
 UNRESOLVABLE = {
     "remote": {"$ref": "http://127.0.0.1:9/schema.json"},
@@ -158,33 +156,18 @@ def test_a_schema_that_is_none_checks_nothing():
 def test_a_remote_reference_is_never_fetched():
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Schemas(Handler):
+        def get(self) -> None:
             asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"type": "string"}')
+            self.answer(200, b'{"type": "string"}')
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_address[1]}/schema.json"
-            for schema in (
-                within({"$ref": url}),
-                {"$schema": url, **within({"type": "string"})},
-                {"$ref": url},
-            ):
-                with_refs = {**schema, "$id": url.replace("schema", "base")}
-                for each in (with_refs, schema):
-                    judge(each, {"a": [1]})
-            assert asked == []
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving_http(Schemas) as origin:
+        url = f"{origin}/schema.json"
+        for schema in (within({"$ref": url}), {"$schema": url, **within({"type": "string"})}, {"$ref": url}):
+            with_refs = {**schema, "$id": url.replace("schema", "base")}
+            for each in (with_refs, schema):
+                judge(each, {"a": [1]})
+    assert asked == []
 
 
 def test_the_draft_that_a_schema_names_is_obeyed():
@@ -218,3 +201,61 @@ def test_arguments_of_any_other_kind_are_refused_at_the_root(given):
     assert caught.value.code is Code.INVALID_ARGUMENTS
     assert caught.value.details["problems"][0]["path"] == "$"
     assert "expected an object" in str(caught.value)
+
+
+REF_A, REF_B = {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"type": "object", **REF_A, "$defs": {"a": REF_B, "b": REF_A}},
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"items": REF_A, "$defs": {"a": {"anyOf": [{"type": "string"}, {"not": REF_A}]}}},
+        {"extends": {"$ref": "#"}},
+        {"dependentSchemas": {"x": {"$ref": "#"}}},
+        {"if": True, "then": {"allOf": [{"properties": {"x": {}}}, {"$ref": "#"}]}},
+    ],
+)
+def test_a_circle_in_place_is_found(schema):
+    assert bad_reference(schema) == "the schema refers to itself without end"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"$ref": "#/x/zz"}}, "x": [1]},
+        {"properties": {"a": {"$ref": "#/$defs/none"}}},
+        {"items": {"$ref": "http://example.org/schema"}},
+    ],
+)
+def test_a_reference_to_nothing_is_found(schema):
+    assert "leads nowhere" in bad_reference(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {"properties": {"left": {"$ref": "#"}, "right": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}},
+        {"items": REF_A, "$defs": {"a": {"items": REF_B}, "b": {"items": REF_A}}},
+        {"properties": {"$ref": {"type": "string"}}},
+        {"$defs": {"unused": {"$ref": "#/nowhere"}}, "enum": [{"$ref": "#/nowhere"}]},
+        {"properties": {"a": REF_A, "b": REF_A}, "$defs": {"a": {"allOf": [REF_B, REF_B]}, "b": {}}},
+        {"properties": {"a": {"$ref": "#anchor"}}},
+        {"properties": {"a": {"$ref": 5}}},
+    ],
+)
+def test_nothing_is_said_of_the_others(schema):
+    assert bad_reference(schema) is None
+
+
+def test_sizes_of_schemas_are_bounded():
+    deep: dict = {}
+    for _ in range(100_000):
+        deep = {"items": deep}
+    assert f"{MAX_SCHEMA_DEPTH} levels" in why_too_large(deep)
+    assert f"{MAX_SCHEMA_VALUES} values" in why_too_large({"enum": list(range(MAX_SCHEMA_VALUES + 1))})
+    assert f"{MAX_SCHEMA_CHARS} characters" in why_too_large({"description": "x" * (MAX_SCHEMA_CHARS + 1)})
+    assert why_too_large({"properties": {f"p{number}": {"type": "string"} for number in range(5000)}}) is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.validation.full import SchemaCheck
 from mcpx.core.validation.respelling import respelled
+from mcpx.core.validation.worker import SchemaCheck
 
 
 def fits(schema, arguments) -> bool:

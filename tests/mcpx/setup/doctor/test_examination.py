@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -20,33 +18,21 @@ from mcpx.paths import state_folder
 from mcpx.setup.changes import Edit, State, carry_out, history
 from mcpx.setup.doctor.examination import Check, examine
 from mcpx.setup.doctor.installation import Installation, ok
+from tests.mcpx.http_server import answering
 from tests.mcpx.scripted import entry
 from tests.mcpx.setup.doctor.homes import server
 
 pytestmark = pytest.mark.timeout(60)
 
 
-class _Here(BaseHTTPRequestHandler):
-    """A server over HTTP without tools, which answers each request with JSON."""
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        begun = {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "serverInfo": {"name": "h", "version": "1"},
-        }
-        body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": begun}).encode()
-        if "id" not in asked:
-            body = b""
-        self.send_response(200 if body else 202)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+def answered(message: bytes, _headers: object) -> bytes | None:
+    """The answer of a server over HTTP without tools to each request."""
+    asked = json.loads(message)
+    about = {"name": "h", "version": "1"}
+    begun = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": about}
+    if "id" not in asked:
+        return None
+    return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": begun}).encode()
 
 
 def test_in_a_sound_home_all_is_well(home):
@@ -136,12 +122,10 @@ def test_what_a_start_has_shown_is_not_said_again_of_the_daemon(home):
 
 def test_a_server_of_this_machine_does_not_show_that_there_is_a_network(home):
     away = {name: {"url": f"https://nowhere-{name}.invalid/mcp"} for name in ("a", "b")}
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Here) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        home.write({**away, "here": {"url": f"http://127.0.0.1:{http.server_port}/mcp"}})
+    with answering(answered) as url:
+        home.write({**away, "here": {"url": url}})
         with home.daemon():
             page = home.examine()
-        http.shutdown()
     assert page.naming("ok", "here: ready"), page
     assert len([each for each in page.of("wrong") if "online" in each.text]) == 1, page
 

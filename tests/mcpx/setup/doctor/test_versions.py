@@ -11,7 +11,7 @@ import pytest
 from mcpx.core.daemon.service import install, service
 from mcpx.core.store.folders import ensure_folder
 from mcpx.setup.doctor.installation import Installation
-from mcpx.setup.doctor.versions import check_versions, command_of
+from mcpx.setup.doctor.machine import check_versions, command_of
 from mcpx.version import __version__
 
 

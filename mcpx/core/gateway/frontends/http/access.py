@@ -24,7 +24,7 @@ from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.frontends.http.exchange import JSON, HeaderPairs, Refusal
 from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.policy.tokens import NamedToken, NamedTokens
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.telemetry.log import Throttle
 from supervisors import Signal
 
@@ -243,7 +243,5 @@ class Bearers:
                 continue
             del self._bearers[sha256]
             log.info("http.token_ended", token=bearer.token.name)
-            try:
+            with containing("token ended"):  # one must not keep the others from their end
                 self._on_end(bearer)
-            except Exception as error:  # noqa: BLE001 - what one leaves behind must not keep the others from their end
-                contain(error, "token ended")

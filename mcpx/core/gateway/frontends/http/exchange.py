@@ -1,4 +1,4 @@
-"""What requests say in their heads, and what responses are made of: headers, refusals, events. Pure."""
+"""The heads of requests, and the parts of responses: headers, refusals, events. Pure."""
 
 from __future__ import annotations
 

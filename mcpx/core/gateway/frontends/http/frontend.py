@@ -237,7 +237,7 @@ class HttpFrontend:
         task.add_done_callback(partial(task_ended, self._tasks))
 
     async def _join_replicas(self, stack: AsyncExitStack) -> None:
-        """Where this is one of several replicas, have it pass on what others hold."""
+        """Pass requests on to the replicas that hold what they need, where there are several."""
         replica = self._settings.replica
         if self._open_forwarder is None or not replica.url:
             return

@@ -47,7 +47,7 @@ _decode_code: Final = msgspec.json.Decoder(_Code).decode
 
 
 class Common:
-    """What the requests of one frontend share. `max_bytes` is for a message, and the answer to a batch."""
+    """The parts that the requests of a frontend share. `max_bytes` bounds a message, and a batch's answer."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -95,7 +95,7 @@ class Posted:
 
     @property
     def channel(self) -> Posted:
-        """What the answer is written to."""
+        """The channel for the answer."""
         return self
 
     def write(self, *pieces: Bytes) -> None:

@@ -8,19 +8,13 @@ import signal
 
 import pytest
 
-from tests.mcpx.core.daemon.conftest import house
-from tests.mcpx.scripted import Ears, entry
+from tests.mcpx.core.daemon.conftest import ears, house
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, serving
 
-__all__ = ["house"]
+__all__ = ["ears", "house"]
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 ECHO = {"name": "echo", "arguments": {"text": "hi"}}
-
-
-@pytest.fixture
-def ears(house):
-    with Ears(house.folder / "ears") as made:
-        yield made
 
 
 def peer(house, name, *more):

@@ -23,18 +23,12 @@ from tests.mcpx.core.servers.relay.answering import (
     said,
     set_level,
 )
-from tests.mcpx.scripted import PATIENCE_S, Ears, entry, soon
+from tests.mcpx.scripted import PATIENCE_S, entry, soon
 from tests.mcpx.serving import ENVELOPE
 
 pytestmark = pytest.mark.anyio
 MODES = ("handshake", "modern")
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-
-
-@pytest.fixture
-def ears(tmp_path):
-    with Ears(tmp_path / "ears") as made:
-        yield made
 
 
 @pytest.mark.parametrize("mode", MODES)

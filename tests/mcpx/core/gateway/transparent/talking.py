@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from mcpx.core.gateway.transparent.clients import TransparentConnection
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from tests.mcpx.core.gateway.transparent.odd_server import OddServer
+from tests.mcpx.http_server import Handler, serving_http
 from tests.mcpx.scripted import PATIENCE_S, STARTED_QUICKLY
 
 SERVER = Path(__file__).with_name("odd_server.py")
@@ -203,22 +203,24 @@ async def over_http(url: str, client: httpx2.AsyncClient | None = None):
 
 
 @contextmanager
-def odd_http() -> Iterator[str]:  # noqa: C901 - a handler of the standard library in it
+def odd_http() -> Iterator[str]:
     """The URL of the odd server over Streamable HTTP, in a thread; every answer is a stream of events."""
     odd = OddServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            line = self.rfile.read(int(self.headers["content-length"])).decode()
+    class Odd(Handler):
+        def post(self) -> None:
+            line = self.body().decode()
             message = json.loads(line)
             self.check_headers(message)
             if "id" not in message or "method" not in message:
                 odd.take(line, lambda _line: None)
-                self.respond(202)
+                self.answer(202)
                 return
-            self.respond(200, {"content-type": "text/event-stream", "mcp-session-id": "one"})
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("mcp-session-id", "one")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
             over = threading.Event()
 
             def say(said: str) -> None:
@@ -241,29 +243,5 @@ def odd_http() -> Iterator[str]:  # noqa: C901 - a handler of the standard libra
                 assert self.headers["mcp-session-id"] == "one"
                 assert self.headers["mcp-protocol-version"]
 
-        def do_GET(self) -> None:
-            self.respond(405)
-
-        do_DELETE = do_GET  # noqa: N815 - the standard library's
-
-        def respond(self, status: int, headers: dict[str, str] | None = None) -> None:
-            self.send_response(status)
-            for name, value in (headers or {"content-length": "0"}).items():
-                self.send_header(name, value)
-            if headers:
-                self.send_header("transfer-encoding", "chunked")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving_http(Odd) as origin:
+        yield f"{origin}/mcp"

@@ -10,8 +10,7 @@ from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.config import Config, ServerConfig, Stdio
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.messages import Inspect
-from mcpx.core.rendering.inspection.listing import LISTING_TOKENS
-from mcpx.core.rendering.inspection.plain import MAX_SCHEMA_CHARS, PROGRAM_BYTES
+from mcpx.core.rendering.inspection.listing import LISTING_TOKENS, MAX_SCHEMA_CHARS, PROGRAM_BYTES
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.toon import encode
 from mcpx.core.validation.arguments import ArgumentChecker

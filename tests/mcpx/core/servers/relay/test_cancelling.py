@@ -11,15 +11,9 @@ from mcp import Client
 
 from tests.live import gateways
 from tests.mcpx.core.servers.relay.answering import exec_
-from tests.mcpx.scripted import Ears, entry
+from tests.mcpx.scripted import entry
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def ears(tmp_path: Any) -> Any:
-    with Ears(tmp_path / "ears") as heard:
-        yield heard
 
 
 async def hang(client: Client, cancelled: anyio.CancelScope, results: list[Any]) -> None:

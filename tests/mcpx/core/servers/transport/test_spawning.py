@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from mcpx.core.config import Stdio
 from mcpx.core.servers.transport.process import running
 from mcpx.core.servers.transport.spawning import EARLY, spawn
 from mcpx.core.system.environment import CHILD_MARK, UNASKED
+from tests.mcpx.serving import is_alive
 
 CAT = Stdio(command="cat")
 
@@ -22,14 +22,6 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     yield tmp_path / "state"
     EARLY.end()
-
-
-def is_running(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def waiting():
@@ -44,7 +36,7 @@ async def test_a_server_takes_the_process_that_was_started_for_its_command():
         assert [first.pid, second.pid] == early
         async with running(CAT, lambda _data: None) as third:
             assert third.pid not in early
-    assert not any(map(is_running, early))
+    assert not any(map(is_alive, early))
 
 
 @pytest.mark.linux("whether a process is busy is read from /proc")
@@ -64,7 +56,7 @@ def test_those_that_nobody_takes_are_ended_and_stand_in_the_ledger_until_then(st
     (ledger,) = (state / "children").iterdir()
     assert f'"pid":{pid}'.encode() in ledger.read_bytes()
     EARLY.end()
-    assert not is_running(pid)
+    assert not is_alive(pid)
     assert not list((state / "children").iterdir())
 
 

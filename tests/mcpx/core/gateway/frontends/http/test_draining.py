@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tests.mcpx.cluster.replicas.site import counting
-from tests.mcpx.scripted import Ears, entry, soon
+from tests.mcpx.scripted import entry, soon
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, serving, write_config
 
 pytestmark = pytest.mark.anyio
@@ -26,12 +26,6 @@ INITIALIZE = {
     "capabilities": {},
     "clientInfo": {"name": "test", "version": "1"},
 }
-
-
-@pytest.fixture
-def ears(tmp_path):
-    with Ears(tmp_path / "ears") as listening:
-        yield listening
 
 
 @asynccontextmanager

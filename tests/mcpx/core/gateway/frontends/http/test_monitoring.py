@@ -32,7 +32,7 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.endpoints import HttpEndpoint
-from tests.mcpx.scripted import PATIENCE_S, Ears, Gate, config_of, entry, open_watched, soon
+from tests.mcpx.scripted import PATIENCE_S, Gate, config_of, entry, open_watched, soon
 from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
@@ -46,12 +46,6 @@ NAME = 'so "quick" \\ 漢字'  # a server's
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def ears(tmp_path):
-    with Ears(tmp_path / "ears") as listening:
-        yield listening
 
 
 class Site:

@@ -28,7 +28,7 @@ from tests.mcpx.core.gateway.test_tasks import TAKES
 from tests.mcpx.core.gateway.test_tasks import HttpClient as TaskClient
 from tests.mcpx.core.gateway.test_tasks import entry as task_entry
 from tests.mcpx.core.servers.relay.answering import asking_server
-from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, open_watched, soon
+from tests.mcpx.scripted import PATIENCE_S, config_of, open_watched, soon
 from tests.mcpx.scripted import entry as scripted_entry
 from tests.mcpx.serving import MODERN
 
@@ -402,12 +402,6 @@ async def test_the_audit_log_names_the_token_and_its_profile(modern, tmp_path):
 
 
 # --- the end of a token
-
-
-@pytest.fixture
-def ears(tmp_path):
-    with Ears(tmp_path / "ears") as listening:
-        yield listening
 
 
 @pytest.mark.parametrize("end", [revoke, expire])
