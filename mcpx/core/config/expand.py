@@ -59,7 +59,8 @@ class Expansion(msgspec.Struct, frozen=True):
 
     `problems` are the references that have no value; `unparsed` is whether any could not be parsed, and
     `deferred` whether it holds secrets that nobody fetches. `used` are the variables and secrets that were
-    used, each with its value. `names_project` is whether the project of a client is yet to be filled in.
+    used, each with its value; `fetched` are the values of secrets. `names_project` is whether the project of
+    a client is yet to be filled in.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Expansion(msgspec.Struct, frozen=True):
     unparsed: bool = False
     deferred: bool = False
     used: tuple[tuple[str, str], ...] = ()
+    fetched: tuple[str, ...] = ()
     names_project: bool = False
 
 
@@ -118,6 +120,7 @@ def _expand(text: str, values: Values, depth: int) -> Expansion:
         unparsed=any(each.unparsed for each in done),
         deferred=any(each.deferred for each in done),
         used=tuple(variable for each in done for variable in each.used),
+        fetched=tuple(value for each in done for value in each.fetched),
         names_project=any(each.names_project for each in done),
     )
 
@@ -164,7 +167,7 @@ def _resolve(body: str, values: Values, depth: int) -> Expansion:
     else:
         return Expansion(written, unparsed=True)
     if value or (value is not None and default is None):
-        return Expansion(value, used=((name, value),))
+        return Expansion(value, used=((name, value),), fetched=(value,) if reference is not None else ())
     if default is None:
         return Expansion(written, (missing,))
     return Expansion(written, unparsed=True) if depth == _MAX_DEPTH else _expand(default, values, depth + 1)

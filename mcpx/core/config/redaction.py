@@ -17,7 +17,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 import msgspec
 
 from mcpx.core.config.server_config import Http, OAuth, Placed, ServerConfig, Sse
+from mcpx.core.config.strings import secrets_filled
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
 HIDDEN_GENERATIONS: Final = 2  # of the tokens of one account
@@ -94,6 +95,19 @@ class Redactor:
             return msgspec.json.decode(shown)
         except msgspec.DecodeError:  # it is in more than one string, or has a name with a quote in it
             return shown
+
+    def raw(self, written: msgspec.Raw) -> msgspec.Raw:
+        """The same for JSON as it came, which stays as it is but for the secrets; `{}` where that is none."""
+        text = bytes(written).decode(errors="surrogateescape")
+        shown = self(text)
+        if shown == text:
+            return written
+        found = msgspec.Raw(shown.encode(errors="surrogateescape"))
+        try:
+            msgspec.json.decode(found)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.Raw(b"{}")
+        return found
 
     def replace_by_numbers(self, written: bytes) -> bytes:
         """JSON with a number in the place of each secret, between characters that no JSON holds."""
@@ -169,17 +183,37 @@ def secrets_of(server: ServerConfig) -> list[Secret]:
 
 
 def named_secrets_of(server: ServerConfig) -> list[Secret]:
-    """Those whose names end as those of secrets do, and passwords in URLs; no path and no address."""
+    """The secrets that a server's own messages must not hold: those whose names say so, and certain others.
+
+    Certain are passwords in URLs, what was fetched, and references in fixed arguments; no other path.
+    """
     transport, found = server.transport, secrets_of(server)
     texts = [value for _, value in found]
     if isinstance(transport, Http | Sse):
         texts.append(transport.url)
-    passwords = {password for text in texts for password in _passwords_in(text)}
-    return [
+    certain = {*server.variables.fetched, *(each for text in texts for each in _passwords_in(text))}
+    fixed = [secret for each in server.overrides.values() for secret in secrets_filled(each.fixed)]
+    return fixed + [
         (name, value)
         for name, value in found
-        if value in passwords or (_SAYS_SECRET.search(name) and not _ORDINARY_VALUE.fullmatch(value))
+        if value in certain or (_SAYS_SECRET.search(name) and not _ORDINARY_VALUE.fullmatch(value))
     ]
+
+
+class OwnMessages:
+    """Takes secrets out of what a server says to clients of its own accord; `entry` is its entry, now."""
+
+    def __init__(self, entry: Callable[[], ServerConfig]) -> None:
+        self._entry = entry
+        self._made: tuple[ServerConfig, Redactor] | None = None
+
+    @property
+    def redact(self) -> Redactor:
+        """The redactor for `named_secrets_of`."""
+        entry = self._entry()
+        if self._made is None or self._made[0] is not entry:
+            self._made = entry, Redactor(named_secrets_of(entry))
+        return self._made[1]
 
 
 def _in_auth(auth: OAuth) -> Iterator[Secret]:

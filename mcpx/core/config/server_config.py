@@ -234,10 +234,12 @@ Transport = Stdio | Http | Sse | Placed
 class Variables(msgspec.Struct, frozen=True, eq=False):
     """The variables that an entry holds, `(name, value)` each, so that they can be kept out of what is shown.
 
+    `fetched` are the values of those that came from a keychain or a command: secret, whatever their names.
     Any two are equal: what they mean for the server is in its transport.
     """
 
     values: tuple[tuple[str, str], ...] = ()
+    fetched: frozenset[str] = frozenset()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Variables)

@@ -103,7 +103,8 @@ def _read(
             server = replace(server, sessions="per_project")
         ages = bool({*ENV_FILE_KEYS} & given.keys()) or any(secrets_of_entry(entry))
         server = replace(server, transport=transport, overrides=strings.overrides(), ages=ages)
-        server = replace(server, variables=Variables(tuple(dict.fromkeys(strings.variables))))
+        variables = Variables(tuple(dict.fromkeys(strings.variables)), frozenset(strings.fetched))
+        server = replace(server, variables=variables)
         server = _with_obstacles(server, tuple(dict.fromkeys(strings.obstacles)))
     if "aliases" in given:
         with notices.gathering():

@@ -217,7 +217,8 @@ def _nothing(_: str) -> None:
 class Strings:
     """Reads and expands the strings of one entry.
 
-    `obstacles` gathers why the server cannot be used, `variables` which were used, with their values. What is
+    `obstacles` gathers why the server cannot be used, `variables` which were used, with their values,
+    `fetched` the values that came from a keychain or a command. What is
     wrong as written goes to the mistakes of `notices`, and is left out or empty in what is returned.
     """
 
@@ -226,6 +227,7 @@ class Strings:
     ) -> None:
         self.obstacles: list[Obstacle] = []
         self.variables: list[tuple[str, str]] = []
+        self.fetched: set[str] = set()
         self.names_project = False
         """True if the project of a client is named in what was read."""
         self.entry, self.at, self.context, self.notices = entry, at, context, notices
@@ -313,6 +315,7 @@ class Strings:
             return written
         done = expand(written, self._values)
         self.variables += done.used
+        self.fetched.update(done.fetched)
         if done.names_project:
             self._note_project(at)
         if done.unparsed:

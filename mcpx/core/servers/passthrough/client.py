@@ -161,7 +161,7 @@ class DirectClient:
         return self._initialize is not None
 
     def of_name(self, name: str) -> DirectClient:
-        """Who stands for the clients of that name alone, for a server that gives each client a session."""
+        """The stand-in for the clients of that name, for a server that gives each client a session."""
         known = self.named.pop(name, None) or DirectClient(None, may_vanish=True)
         self.named[name] = known
         if len(self.named) > MAX_NAMED:

@@ -18,6 +18,7 @@ import msgspec
 
 from mcpx.core.catalog.lists import TOOLS
 from mcpx.core.config import ServerConfig
+from mcpx.core.config.redaction import OwnMessages
 from mcpx.core.protocol.requests import Cancel, OnAnswer, OnProgress, Passed, Peer, Request
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.in_flight import Sent
@@ -124,8 +125,11 @@ class DirectConnection:
         config: ServerConfig,
         schemas: ToolSchemas,
         agreed: Callable[[], None],
+        *,
+        own_messages: OwnMessages,
     ) -> None:
         """`agreed` is called when the server has accepted the client's `initialize`."""
+        self._own_messages = own_messages
         self._client = client
         self._server = config.name
         self._link = link
@@ -258,12 +262,15 @@ class DirectConnection:
     # --- from the server
 
     def take_notification(self, method: str, params: msgspec.Raw, about: Passed | None) -> None:
-        """Pass a notification on."""
+        """Pass a notification on, without secrets unless it belongs to a call."""
         if method == PROGRESS:
             self._take_progress(params)
-        elif method == CANCELLED:
+            return
+        if method == CANCELLED:
             self._server_requests.cancel(params)
-        elif (stream := subscription_of(params)) is not None:
+            return
+        params = self._own_messages.redact.raw(params)
+        if (stream := subscription_of(params)) is not None:
             key = coerce_request_id(stream) if isinstance(stream, int | str) else None
             if key is not None and key in self._standing:
                 self._standing[key].notify(method, params)
@@ -284,7 +291,8 @@ class DirectConnection:
     def take_request(
         self, server_id: RequestId, method: str, params: msgspec.Raw, about: Passed | None, answer: OnAnswer
     ) -> None:
-        """Pass a request on, and its answer back."""
+        """Pass a request on without secrets, and its answer back."""
+        params = self._own_messages.redact.raw(params)
         self._server_requests.ask(self._peers(method, about), server_id, method, params, answer)
 
     def _peers(self, method: str, about: Passed | None) -> list[Peer]:

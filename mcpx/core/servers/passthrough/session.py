@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.config.projects import in_project
+from mcpx.core.config.redaction import OwnMessages
 from mcpx.core.protocol.requests import Passed, Request
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
@@ -200,7 +201,14 @@ class DirectSession(Supervised):
                 await link.await_listener()
             if scope.cancelled_caught:
                 raise NoAnswer(link.stderr_tail())
-            connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
+            connection = DirectConnection(
+                self.client,
+                link,
+                self.config,
+                self._schemas,
+                agreed,
+                own_messages=OwnMessages(lambda: self.server.credentials.entry),
+            )
             await self._serve(incarnation, calls, connection, link)
 
     async def _serve(

@@ -20,7 +20,7 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.protocol.context import Caller, most_verbose, wants
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.in_flight import InFlight
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from supervisors import Signal
 
 LOG: Final = "notifications/message"
@@ -78,10 +78,8 @@ class ConnectedClients:
         if self.handles.pop(client, None) is not None:
             self.changed()
         for callback in list(self._left_callbacks):
-            try:
+            with containing("client left"):  # one must not keep the others from theirs
                 callback(client)
-            except Exception as error:  # noqa: BLE001 - one server's callback must not keep the others from theirs
-                contain(error, "client left")
 
     def count_dropped(self) -> None:
         """Count a log or progress message that a client which does not read goes without."""
@@ -134,10 +132,8 @@ class ConnectedClients:
             if not is_for or not handle.sees(server):
                 continue
             if wants(handle.log_level, str(params.get("level"))):
-                try:
+                with containing("log message"):  # one client must not keep the others from theirs
                     handle.notify(LOG, params)
-                except Exception as error:  # noqa: BLE001 - one client must not keep the others from theirs
-                    contain(error, "log message")
 
     def add_left_callback(self, callback: Callable[[object], None]) -> None:
         """Call `callback` with each client that leaves. It may call anything here but `leave`."""

@@ -24,7 +24,7 @@ import msgspec
 import structlog
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.config.redaction import Redactor, named_secrets_of
+from mcpx.core.config.redaction import OwnMessages
 from mcpx.core.config.server_config import ServerConfig
 from mcpx.core.policy.changed_calls import without_secrets
 from mcpx.core.policy.server_questions import presented
@@ -92,8 +92,7 @@ class SessionRelay:
         self._client = client
         self._from_mcpx = from_mcpx
         self._on_question = on_question
-        self._entry = entry
-        self._redactor: tuple[ServerConfig, Redactor] | None = None
+        self._own_messages = OwnMessages(entry)
         self._suspended = suspended
         self._attribution = Attribution(server, calls)
         self._attributed: dict[RequestId, Attributed | Unattributed] = {}
@@ -220,12 +219,10 @@ class SessionRelay:
 
     def _without_secrets(self, said: JSON, found: Attributed | Unattributed) -> JSON:
         """A message without the secrets that the server was given by its entry and in the calls that run."""
-        calls, entry = found.calls if isinstance(found, Attributed) else (), self._entry()
-        if self._redactor is None or self._redactor[0] is not entry:
-            self._redactor = entry, Redactor(named_secrets_of(entry))
+        calls = found.calls if isinstance(found, Attributed) else ()
         changes = [each.request.change for each in calls if isinstance(each.request, CallTool)]
-        fixed = [each.fixed for each in (*entry.overrides.values(), *changes) if each is not None]
-        shown = self._redactor[1].data(said)
+        fixed = [each.fixed for each in changes if each is not None]
+        shown = self._own_messages.redact.data(said)
         return without_secrets(shown if isinstance(shown, dict) else {}, fixed)
 
     # --- notifications
