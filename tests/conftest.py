@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from mcpx.core.servers.transport import ledger
 from mcpx.core.system.linux import LINUX
 from supervisors.testing import virtual_backends
 from tests.forking import client
@@ -173,6 +174,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Have a fork server for all workers; started while the tests are collected, where there will be many."""
+    client.fork_sweeps(ledger)
     if session.config.getoption("numprocesses", None):
         client.SERVER.listen()
         if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:

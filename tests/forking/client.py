@@ -111,6 +111,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-S", "-E", "-P", str(HERE / "forked.py"), SERVER.address(), *arguments]
 
 
+def fork_sweeps(ledger: Any) -> None:
+    """Have what sweeps up behind this process, if it is killed, forked off too, in place of 0.2 s of CPU."""
+    real = ledger.python_running
+    ledger.python_running = lambda *given: command(*real(*given)[1:]) if SERVER.path else real(*given)
+
+
 class Python(subprocess.Popen[Any]):
     """`python ARGUMENTS`, or the console script, as a `Popen`; forked where that is the same.
 

@@ -18,7 +18,10 @@ def main() -> None:
     arguments, environ = sys.argv[2:], {**posix.environ}
     request = marshal.dumps((arguments, posix.getcwd(), environ, False, True, ()))
     server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    server.connect(sys.argv[1])
+    try:
+        server.connect(sys.argv[1])
+    except OSError:  # the tests are over: what sweeps up behind them is started for real
+        posix.execv(sys.executable, [sys.executable, *arguments])
     ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, RIGHTS)]
     server.sendmsg([len(request).to_bytes(4, "big")], ancillary)
     server.sendall(request)

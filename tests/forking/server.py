@@ -234,10 +234,11 @@ def show(text: bytes, region: str) -> None:
 
 
 def start_by_fork(path: str) -> None:
-    """Let the daemon and the demo servers that this process may start be forked off too."""
+    """Let the daemon, the demo servers and the sweep that this process may start be forked off too."""
     from tests.forking import client  # noqa: PLC0415
 
     client.SERVER.path, client.SERVER.environ = path, {**os.environ}
+    client.fork_sweeps(import_module("mcpx.core.servers.transport.ledger"))
 
     class Popen(client.Python):
         def __init__(self, args: Any, *given: Any, **options: Any) -> None:

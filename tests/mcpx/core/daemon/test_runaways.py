@@ -12,6 +12,7 @@ from mcpx.core.system.marked import look
 from tests.faults.runaways import Plan, marks_of, pid_of, run_away
 from tests.mcpx.core.daemon.daemons import until
 from tests.mcpx.scripted import QUICK, entry
+from tests.mcpx.serving import run_cli
 
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc"),
@@ -31,7 +32,8 @@ async def test_nothing_is_left_of_servers_or_a_daemon_that_are_killed(monkeypatc
 )
 async def test_nothing_is_left_of_a_daemon_that_is_killed_where_no_client_starts_the_next(house, ears):
     house.write({"browser": entry(grandchild="session", ears=str(ears.path))})
-    assert house.run("daemon", "start").returncode == 0
+    done = run_cli(house.folder, "daemon", "start", "--config", house.config, real=True)  # its sweep as well
+    assert done.returncode == 0
     assert house.run("exec", "browser", "echo", "text=x").returncode == 0
     [started] = ears.of("grandchild")
     os.kill(house.status()["daemon"]["pid"], signal.SIGKILL)
