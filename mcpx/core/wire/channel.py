@@ -368,10 +368,10 @@ class _ChannelSelector(selectors.DefaultSelector):
                     contain(error, "channel")
             if events & selectors.EVENT_WRITE:
                 others.append((key, selectors.EVENT_WRITE))
-        if not has_read:
-            return others
-        if TURN.is_open or DIRTY:
+        if has_read and (TURN.is_open or DIRTY):
             flush_all()  # the end of this turn, without another round of the loop
+        if not (has_read and others):
+            return others
         known = self.get_map()
         return [(key, events) for key, events in others if known.get(key.fd) is key]  # not those that went
 
