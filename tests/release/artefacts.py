@@ -68,7 +68,8 @@ class Environment:
     def with_pip(self, what: str | Path) -> Path:
         """`python -m venv` and `pip install`."""
         run([sys.executable, "-m", "venv", "--without-pip", self.folder])
-        run([sys.executable, "-m", "pip", "--python", self.folder / "bin" / "python", "install", what])
+        python = self.folder / "bin" / "python"
+        run([sys.executable, "-m", "pip", "--python", python, "install", "--no-compile", what])
         return self.folder / "bin" / "mcpx"
 
     def with_pipx(self, what: str | Path) -> Path:

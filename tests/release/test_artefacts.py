@@ -74,7 +74,7 @@ INSTALLED = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", INSTALLED)
-def test_a_clean_environment_answers_a_first_call(way, built, tmp_path):
+def test_a_clean_environment_answers_a_first_call_and_one_runs_the_demo_to_its_end(way, built, tmp_path):
     how, which, extras = INSTALLED[way]
     require("uv")
     file = getattr(built, which)
@@ -105,11 +105,5 @@ def test_a_clean_environment_answers_a_first_call(way, built, tmp_path):
         assert "1000" in done
     finally:
         run([mcpx, "daemon", "stop", "--config", config], env=env)
-
-
-@pytest.mark.timeout(600)
-def test_the_demo_runs_to_its_end_out_of_the_wheel(built, tmp_path):
-    mcpx = Environment(tmp_path / "installed").with_uv(built.wheel)
-    assert "server processes have ended" in run(
-        [mcpx, "demo"], env=environment(tmp_path) | {"HOME": str(tmp_path)}
-    )
+    if extras:  # one of them is enough, and has compiled what is imported
+        assert "server processes have ended" in run([mcpx, "demo"], env=env)
