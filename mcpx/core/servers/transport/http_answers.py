@@ -201,7 +201,7 @@ _REST: Final = b"data: "  # what is left of a line whose beginning was let go be
 _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
 _KEPT_FIELDS: Final = frozenset({b"event", b"id", b"retry"})
 _ONE_EVENT: Final = re.compile(
-    rb"(?:id: ?([^\r\n\0]+)\r?\n)?(?:event: ?message\r?\n)?data: ?([^\r\n]+)\r?\n\r?\n"
+    rb"(?:id: ?([^\r\n\0]+)\r?\n)?(?:event: ?message\r?\n)?data: ?+([^\r\n]+)\r?\n\r?\n"
 )
 
 

@@ -59,6 +59,7 @@ def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break, begin):
         b"data: x\n",
         b"data: x\r\r",
         b"data:\n\n",
+        b"id: 5\ndata: \n\n",
         b": ping\n\n",
         b"id: 5\0\ndata: x\n\n",
     ],
@@ -90,6 +91,7 @@ def test_the_usual_spellings_of_one_event_are_known():
     assert one_event(b"data: x\n\n") == Event({}, b"x")
     assert one_event(b"id: 5\r\nevent: message\r\ndata: x\r\n\r\n") == Event({b"id": b"5"}, b"x")
     assert one_event(b"event: other\ndata: x\n\n") is None
+    assert one_event(b"data: \n\n") is None
     assert one_event(b"data: x\n\ndata: y\n\n") is None
 
 
