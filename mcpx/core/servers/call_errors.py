@@ -48,6 +48,7 @@ _OUTCOMES: Final = {str(outcome): outcome for outcome in Outcome}
 _NAMES: Final = frozenset({"error", "code", "outcome", "server", "tool"})
 _NO_SECRETS: Final = Redactor()
 MAX_ERROR_CHARS: Final = 1400
+_OF_PROXIES: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT})
 
 
 class SignInNeeded(InputRequired):
@@ -187,8 +188,8 @@ def _said_by_server(
 def _refused_by_status(error: Refused, *, server: str, tool: str | None, from_mcpx: bool) -> CallError:
     """The error for an HTTP status in place of an answer.
 
-    A 429 says that the request was not run. Any other status may come from a proxy that had passed it on, so
-    it counts as the server's own failure; where an MCPX is to answer for it, it says nothing of the outcome.
+    A 429 says that the request was not run. A proxy that had passed it on says by 502 or 504 that it got no
+    answer; where an MCPX is to answer for it, each 5xx may say so. Any other status is the server's failure.
     """
     said = paragraphs(str(error))
     details: dict[str, Any] = {"http_status": error.status}
@@ -197,9 +198,9 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None, from_mc
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         text = f"{server} is overloaded ({said}); the call was not run, try again later"
         return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
-    unsaid = from_mcpx and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    unsaid = error.status in _OF_PROXIES or (from_mcpx and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR)
     outcome = Outcome.UNKNOWN if unsaid else None
-    text = f"{server}: {said}"
+    text = f"{server}: {said}{'; it may have taken effect' if unsaid else ''}"
     return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome)
 
 

@@ -84,7 +84,10 @@ ERRORS: Final = {
     "timeout": ("No response and no progress within `call_timeout`.", "Check before repeating."),
     "cancelled": ("The client cancelled the call.", "Check before repeating."),
     "upstream_error": (
-        "The server responded with a JSON-RPC error, or with an HTTP status instead of a response.",
+        (
+            "The server responded with a JSON-RPC error, or with an HTTP status instead of a response. After"
+            " 502 and 504, by which a proxy says that it got no response, the outcome is `unknown`."
+        ),
         "`upstream` has code, message and data, with secrets redacted; `http_status` has an HTTP status.",
     ),
     "response_too_large": (

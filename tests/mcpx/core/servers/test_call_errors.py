@@ -65,6 +65,14 @@ def test_a_status_in_place_of_an_answer_says_nothing_of_what_was_run(status: int
     assert error.outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(500, "failed"), (502, "unknown"), (503, "failed"), (504, "unknown"), (429, "not_sent")],
+)
+def test_a_proxy_that_got_no_answer_leaves_the_outcome_unknown(status: int, outcome: str) -> None:
+    assert call_error(Refused(status), server="s", tool="t").outcome == outcome
+
+
 def test_an_internal_error_that_says_no_outcome_leaves_it_unknown() -> None:
     error = MCPError(-32603, "Internal server error")
     assert call_error(error, server="s", tool="t", from_mcpx=True).outcome is Outcome.UNKNOWN
