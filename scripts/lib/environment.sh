@@ -240,7 +240,9 @@ install_debian() {
 }
 
 apt_install() {
-    quietly apt-get update --quiet --quiet && quietly without_services \
+    [ "${apt_is_up_to_date:-}" = true ] || quietly apt-get update --quiet --quiet || return 1
+    apt_is_up_to_date=true # for the next, in this shell
+    quietly without_services \
         env DEBIAN_FRONTEND=noninteractive \
         apt-get install --quiet --quiet --yes --no-install-recommends "$1"
 }
