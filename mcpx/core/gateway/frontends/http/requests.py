@@ -110,10 +110,10 @@ class RequestReader:
         "_bodies",
         "_body",
         "_carrier",
-        "_head_bytes",
         "_known",
         "_pairs",
         "_parser",
+        "_silent_bytes",
         "_site",
         "_target",
         "incoming",
@@ -143,7 +143,7 @@ class RequestReader:
         self._known: _Known | None = None
         self._target = b""
         self._pairs: Pairs = _NO_PAIRS
-        self._head_bytes = 0  # of one that has not come in one piece
+        self._silent_bytes = 0  # of what has come in pieces, since the last one of a body
         self._body: bytes | bytearray = b""
 
     def feed(self, data: bytes) -> None:
@@ -155,15 +155,16 @@ class RequestReader:
             if len(self.waiting) == 1 and self.waiting[0].head.is_steady:
                 self._known = _known(data, self.waiting[0])
         else:
-            if self.part == "head":
-                self._head_bytes += len(data)
+            length = len(self._body)
+            self._silent_bytes += len(data)
             self._parse(data)
-        if self.incoming is not None:
-            if not self._bodies.count(self.incoming, len(data)):
-                log.warning("http.bodies_full", bytes=self._bodies.bytes)
-                self.refuse(_FULL)
-        elif self._head_bytes > MAX_HEAD_BYTES:
+            if len(self._body) > length:
+                self._silent_bytes = 0
+        if self.part is not None and self._silent_bytes > MAX_HEAD_BYTES:
             self.refuse(_HEAD_TOO_LARGE)
+        elif self.incoming is not None and not self._bodies.count(self.incoming, len(data)):
+            log.warning("http.bodies_full", bytes=self._bodies.bytes)
+            self.refuse(_FULL)
 
     def close(self) -> None:
         """Let go of the connection, and of what has not come whole."""
@@ -249,7 +250,7 @@ class RequestReader:
             raise _Stop(_TOO_MANY)
         self.part = "head"
         self._target = b""
-        self._pairs = []
+        self._silent_bytes, self._pairs = 0, []
 
     def on_url(self, url: bytes) -> None:
         """Take a part of its target."""
@@ -271,7 +272,7 @@ class RequestReader:
         head = RequestHead(method, self._target, pairs, is_http_1_0=version != "1.1", keep_alive=keeps)
         exchange = HttpExchange(self._carrier, head)
         self.incoming, self.part, self.is_new = exchange, "body", False
-        self._head_bytes, self._pairs = 0, []
+        self._silent_bytes, self._pairs = 0, []
         if (problem := _misread(head, version)) is not None:
             self.refuse(problem)
             return

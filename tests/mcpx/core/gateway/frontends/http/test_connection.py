@@ -300,6 +300,9 @@ async def test_a_head_has_a_limit():
         trailers = b"".join(b"X: y\r\n" for _ in range(200))
         raw = request("/", CHUNKED) + b"0\r\n" + trailers
         assert b" 431 " in await served.answers(raw)
+        for beside_the_body in (b"0\r\nX: ", b"5;"):
+            raw = request("/", CHUNKED) + beside_the_body
+            assert b" 431 " in await served.answers(raw, b"y" * 40_000, b"y" * 40_000)
         assert served.site.seen == []
 
 
