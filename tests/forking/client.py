@@ -27,7 +27,8 @@ import anyio
 import anyio.to_thread
 
 HERE = Path(__file__).parent
-CONSOLE_SCRIPT = str(Path(sys.executable).with_name("mcpx"))
+EXECUTABLE = sys.executable  # whatever a test puts there
+CONSOLE_SCRIPT = str(Path(EXECUTABLE).with_name("mcpx"))
 START_S = 60.0  # it imports everything, beside seven others on a busy machine
 FORKING = sys.platform == "linux" and os.environ.get("MCPX_TESTS_FORK") != "0"
 HARMLESS = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # which many machines set
@@ -208,7 +209,7 @@ def _python_arguments(args: list[str], env: Mapping[str, str] | None) -> list[st
         return None
     if args[0] == CONSOLE_SCRIPT:
         return args
-    return args[1:] if args[0] == sys.executable else None
+    return args[1:] if args[0] == EXECUTABLE else None
 
 
 def _of_python(environ: Mapping[str, str]) -> dict[str, str]:

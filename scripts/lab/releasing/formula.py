@@ -99,6 +99,7 @@ def formula(project: Mapping[str, object], wheel: Path, version: str, url: str) 
         licences=licences,
         python=python(),
     )
+    lock.index()  # asked once, not by each thread
     with ThreadPoolExecutor(AT_A_TIME) as index:
         found = dict(zip(locked(), index.map(lambda pin: files(*pin), locked().items()), strict=True))
     blocks = [resource(name, its) for name, its in found.items()]

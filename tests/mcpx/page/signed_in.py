@@ -6,19 +6,24 @@ For what the page answers and does. Who tries to get in without that: `tests.mcp
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import anyio
 import httpx2
+import pytest
 
 from mcpx.core.config import Config
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.running import bounded
 from mcpx.page.page import Page
+from tests.forking.client import Python
 from tests.mcpx.scripted import PATIENCE_S, Watch, open_watched
 
 
@@ -101,16 +106,20 @@ class News:
 
 @asynccontextmanager
 async def opened(page: Page) -> AsyncIterator[httpx2.AsyncClient]:
-    """What a browser asks with that has opened the page, whose hub runs."""
+    """What a browser asks with that has opened the page, whose hub runs and whose commands are forked off."""
     page.hub.root.add(page.child())
     link = urlsplit(await page.link())
     origin = f"{link.scheme}://{link.netloc}"
-    async with httpx2.AsyncClient(
+    asking = httpx2.AsyncClient(
         base_url=origin, headers={"origin": origin}, timeout=PATIENCE_S, trust_env=False
-    ) as http:
-        entered = await http.get(f"{link.path}?{link.query}")
-        assert entered.status_code == 200
-        yield http
+    )
+    forking = SimpleNamespace(**vars(subprocess) | {"Popen": Python})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounded, "subprocess", forking)
+        async with asking as http:
+            entered = await http.get(f"{link.path}?{link.query}")
+            assert entered.status_code == 200
+            yield http
 
 
 @asynccontextmanager
