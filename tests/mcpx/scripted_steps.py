@@ -229,7 +229,7 @@ class Answers:
         os._exit(step["exit"])
 
     def do_hoard(self, step: dict[str, Any], _known: dict[str, Any]) -> None:
-        self.hoarded = getattr(self, "hoarded", b"") + b"x" * step["hoard"]
+        self.hoarded = [*getattr(self, "hoarded", ()), b"x" * step["hoard"]]
 
     def do_deaf(self, _step: dict[str, Any], _known: dict[str, Any]) -> None:
         while True:
