@@ -85,7 +85,7 @@ class Record(msgspec.Struct, eq=False):
     """The call as whoever watches calls has it."""
     counted: Any = None
     """The row that it is counted in."""
-    said: bytes = NOTHING
+    said: msgspec.Raw | bytes = NOTHING
     """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
     names: tuple[str, ...] = ()
     """The names of its arguments, where they have been decoded while its beginning was to be noted."""
@@ -108,7 +108,6 @@ class Record(msgspec.Struct, eq=False):
             self.mark = _MARKS[error.code if isinstance(error, CallError) else Code.CANCELLED]
         elif value is not None and len(value) > MAX_RESULT_BYTES:
             self.how()
-            self.reply = None  # the result is not to stay until the line is written
         self.on_end(self)
 
     def refused(self, code: str, rule: str | None = None) -> None:
@@ -135,6 +134,7 @@ class Record(msgspec.Struct, eq=False):
                 # the boundary: a result or an error that cannot be looked at must not cost the other lines
                 log.exception("audit.failed")
                 self.ending = "unknown", "internal_error", 0
+        self.reply = None  # the result is not to stay until the line is written
         return self.ending
 
     def end(self) -> End:

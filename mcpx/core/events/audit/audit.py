@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.calls import beginning, encoded, lines_of, recovered, said_of, say, values
-from mcpx.core.events.audit.chain import Chain, open_chain
+from mcpx.core.events.audit.calls import lines_of, said_of, say, time_of, values
+from mcpx.core.events.audit.chain import GROUP_LINES, Chain, open_chain
+from mcpx.core.events.audit.chain_files import CallLine, NoteLine
 from mcpx.core.events.records import Record
 from mcpx.core.wire.channel import after_turn
 from mcpx.errors import CallError, Code
@@ -33,32 +36,54 @@ RETRY_S: Final = 1.0
 SLOW_S: Final = 0.0005  # of a write
 SLOW_LINE_S: Final = 0.00002  # the same, for each line in it
 LINES_EVERY_S: Final = 0.02
-LINES_AT_ONCE: Final = 64
+LINES_AT_ONCE: Final = 128  # a write of 32 costs half as much again, for each line
 MAX_WAITING_BYTES: Final = 4 << 20
 
 
 class Backlog:
-    """The lines that wait for the disk to take them, in order, and the slots of their calls; bounded."""
+    """The lines that wait for the disk to take them, in order, each with the slot of its call; bounded."""
 
     def __init__(self) -> None:
-        self.texts: list[bytes] = []
-        self.slots: list[int] = []
         self.lost = 0
         """The number of lines that there was no room for."""
+        self.slots: list[int | None] = []
+        """Those of the calls of lost lines."""
+        self._waiting = deque[tuple[CallLine, int | None, int]]()  # and the bytes of the line
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self._waiting)
 
-    def keep(self, texts: Iterable[bytes], slots: Iterable[int]) -> None:
-        """Keep lines until they can be written, as far as there is room."""
-        self.slots += slots
-        for text in texts:
-            if self._bytes + len(text) > MAX_WAITING_BYTES:
+    def keep(self, lines: Iterable[CallLine], records: Iterable[Record]) -> None:
+        """Keep the lines of records until they can be written, as far as there is room."""
+        for line, record in zip(lines, records, strict=True):
+            size = len(msgspec.json.encode(line))
+            if self._bytes + size > MAX_WAITING_BYTES:
                 self.lost += 1
+                self.slots.append(record.slot)
             else:
-                self.texts.append(text)
-                self._bytes += len(text)
+                self._waiting.append((line, record.slot, size))
+                self._bytes += size
+
+    def write(self, chain: Chain) -> None:
+        """Write as many as the disk takes.
+
+        Raises:
+            OSError: It does not take all.
+        """
+        most = GROUP_LINES
+        while self._waiting:
+            lines, slots, sizes = zip(*islice(self._waiting, most), strict=True)
+            try:
+                chain.append(lines, slots)
+            except OSError:
+                if most == 1:
+                    raise
+                most //= 2  # there may be room for some of them
+            else:
+                self._bytes -= sum(sizes)
+                for _ in lines:
+                    self._waiting.popleft()
 
 
 class Audit:
@@ -115,10 +140,11 @@ class Audit:
         self._place = str(folder)
         chain = open_chain(folder)
         try:
-            notes = [self._note("chain", chain.problem)] if chain.problem else []
-            left = (b"%b,%b" % (text, recovered(mark)) for text, mark in chain.left_open)
-            if lines := [*notes, *left]:
-                chain.append(lines)
+            notes = [_note("chain", chain.problem)] if chain.problem else []
+            if chain.is_cut and not chain.left_open:
+                notes.append(_note("cut", "the end of the line before it was not written"))
+            if notes or chain.left_open:
+                chain.append([*notes, *chain.left_open])
             chain.start()
         except OSError:
             chain.close()
@@ -185,7 +211,8 @@ class Audit:
         """Have the lines of calls written, soon; their ends stand in their slots at once."""
         self._ended += records
         is_noted = self._chain is not None and self._chain.slots.end(records)
-        self._flush_soon(is_due=not is_noted or time.monotonic() - self._flushed_at > LINES_EVERY_S)
+        if self._timer is None or not is_noted:
+            self._flush_soon(is_due=not is_noted or time.monotonic() - self._flushed_at > LINES_EVERY_S)
 
     def _flush_soon(self, *, is_due: bool) -> None:
         """Write the lines when those of this turn have been written, if that `is_due`; else in a moment."""
@@ -222,16 +249,15 @@ class Audit:
         self._is_due = False
         if not records:
             return
-        texts = lines_of(records, self._redact)
-        slots = [record.slot for record in records if record.slot is not None]
+        lines = lines_of(records, self._redact)
         if self._chain is None or self.problem is not None:
-            self.backlog.keep(texts, slots)
+            self.backlog.keep(lines, records)
             return
         started = time.monotonic()
         try:
-            self._chain.append(texts, slots)
+            self._chain.append(lines, [record.slot for record in records])
         except OSError as error:
-            self.backlog.keep(texts, slots)
+            self.backlog.keep(lines, records)
             self._fail(error)
         self._flushed_at = time.monotonic()
         self._is_slow = self._flushed_at - started > SLOW_S + SLOW_LINE_S * len(records)
@@ -245,27 +271,28 @@ class Audit:
         self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again) if again else None
 
     def _try_again(self, *, again: bool = True) -> None:
-        """Write what waits."""
-        texts, lost = [*self.backlog.texts], self.backlog.lost
+        """Write what waits, as far as the disk takes it."""
+        backlog = self.backlog
         try:
             if self._chain is None:
                 self._chain = self._opened()
             if self.is_required and again:
                 self._chain.check_room()
-            if lost:
-                texts.append(self._note("lost", f"{lost} lines could not be written"))
-            self._chain.append(texts, self.backlog.slots)
+            backlog.write(self._chain)
+            if backlog.lost:
+                note = _note("lost", f"{backlog.lost} lines could not be written")
+                self._chain.append([note], backlog.slots)
         except OSError as error:
             self._fail(error, again=again)
             return
         self.backlog = Backlog()
         self.problem = self._retry = None
-        log.info("audit.written_again", lines=len(texts), lost=lost)
+        log.info("audit.written_again", lost=backlog.lost)
 
-    def _note(self, name: str, what: str) -> bytes:
-        """Return a line on the log itself."""
-        said = b'"kind":"audit","name":"%b","what":%b' % (name.encode(), encoded(what))
-        return beginning(time.time_ns() // 1000, said)
+
+def _note(name: str, what: str) -> NoteLine:
+    """Return a line on the log itself."""
+    return NoteLine(time_of(time.time_ns() // 1000), "audit", name, what)
 
 
 def _not_audited(problem: str, record: Record) -> CallError:

@@ -2,7 +2,9 @@
 
 A line is a JSON object in a fixed order: what is known at the beginning (`say`), then how the call ended,
 then its place in the chain (`mcpx.core.events.audit.chain`). It is made of the call's record, and changes
-nothing.
+nothing. What is known at the beginning is encoded once for all calls that are alike in it, and stands in a
+line as the value of its first member, `client`, with the members behind it: so the lines of a turn are
+encoded in one go.
 
 Slots make a table that outlives the process, behind the head of a chain. A slot holds when its call began and
 what its line says of it; once it has ended, how. So a process that is killed loses no call, though lines are
@@ -21,12 +23,13 @@ import struct
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.events.audit.chain_files import UNREADABLE
+from mcpx.core.events.audit.chain_files import UNREADABLE, CallLine
 from mcpx.core.events.records import ENDS, Record, Target
 from mcpx.core.system.linux import file_system_of
 from mcpx.core.text import cut
@@ -40,12 +43,8 @@ MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not r
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_SAID: Final = b'%b,"arguments":%b'
-_BEGINNING: Final = b'{"time":"%b.%06dZ",%b'
-_LINE: Final = _BEGINNING + b',%b,"ms":%d.%03d,"bytes_in":%d,"bytes_out":%d,%b'
-_OK: Final = b'"outcome":"ok","code":null'
-_NOBODY: Final = b'"approval":null,"rule":null'
-_RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
+_CLIENT: Final = b'"client":'
+_DIGITS: Final = tuple(f"{number:03d}" for number in range(1000))  # half the time of a format
 
 SLOT_BYTES: Final = 1024
 FIRST_SLOTS: Final = 32
@@ -55,6 +54,7 @@ MAX_TIME_US: Final = 1 << 57  # that a clock can show as a date
 IN_PLACE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 """File systems that write a block where it is."""
 _SLOT: Final = struct.Struct("=QQHB")  # the number of the call, its time, the length of its text, its end
+_BEGUN: Final = struct.Struct("=QQ")  # the first two
 _LENGTH: Final = struct.Struct("=H")
 _LENGTH_AT: Final = 16
 _MARK_AT: Final = 18
@@ -64,13 +64,13 @@ MAX_SAID: Final = SLOT_BYTES - _SLOT.size
 # --- the line
 
 
-def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> list[bytes]:
-    """Return the members of the lines of calls that have ended.
+def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> list[CallLine]:
+    """Return the lines of calls that have ended, without their places.
 
     `redact` takes the secrets out of values; None: they are not written.
     """
-    texts: list[bytes] = []
-    begins_us, at = 0, b""
+    lines: list[CallLine] = []
+    begins_us, at = 0, ""
     for record in records:  # most are like each other, and go well
         outcome, code, size = record.ending or record.how()
         at_us = record.at_us
@@ -78,54 +78,61 @@ def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> 
         if not 0 <= rest < SECOND_US:
             second, rest = divmod(at_us, SECOND_US)
             begins_us, at = second * SECOND_US, _utc(second)
-        how = _OK if outcome == "ok" and code is None else _how(outcome, code)
-        approval, rule = record.approval, record.rule
-        by = _NOBODY if approval is None and rule is None else _by(approval, rule)
-        took_us = max(0, record.ended_at_us - at_us)  # the clock may have been set back
-        arguments = record.arguments
-        ms, us = took_us // 1000, took_us % 1000
-        text = _LINE % (at, rest, record.said, how, ms, us, len(arguments), size, by)
-        if record.trace_id is not None:
-            text += b',"trace_id":%b' % encoded(record.trace_id)
-        texts.append(text if redact is None else text + values(arguments, redact))
-    return texts
+        began = f"{at}{_DIGITS[rest // 1000]}{_DIGITS[rest % 1000]}Z"
+        took_us = record.ended_at_us - at_us
+        ms = took_us / 1000 if took_us > 0 else 0.0  # the clock may have been set back
+        is_plain = record.rule is None and redact is None and record.trace_id is None
+        rule = None if is_plain else _last_members(record, redact)
+        line = CallLine(
+            began, record.said, outcome, code, ms, len(record.arguments), size, record.approval, rule
+        )
+        lines.append(line)
+    return lines
 
 
-def recovered(mark: int) -> bytes:
-    """Return the end of the line of a call that an earlier process has left, by the number in its slot."""
-    outcome, code = ENDS[mark] if mark < len(ENDS) else ENDS[0]
-    return _RECOVERED % (_how(outcome, code), _by(None, None))
+def _last_members(record: Record, redact: Callable[[Any], Any] | None) -> msgspec.Raw:
+    """Return the value of `rule`, and the members behind it."""
+    text = b"null" if record.rule is None else encoded(record.rule)
+    if record.trace_id is not None:
+        text += b',"trace_id":%b' % encoded(record.trace_id)
+    return msgspec.Raw(text if redact is None else text + values(record.arguments, redact))
 
 
 def say(records: Iterable[Record]) -> None:
     """Put into each record the members of its line that say who asks for what, with which arguments."""
+    target: Target | None = None
+    names, said = tuple[str, ...](), msgspec.Raw()
     for record in records:
         arguments = record.arguments
-        if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
+        if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most are like others
             try:
-                record.said = _said_before(record.target, record.names or tuple(_names(arguments)))
+                named = record.names or tuple(_names(arguments))
             except UNREADABLE:
                 pass
             else:
+                if target is None or named != names or record.target != target:
+                    target, names = record.target, named
+                    said = _said_before(target, names)
+                record.said = said
                 continue
         record.said = said_of(record.target, argument_names(arguments))
 
 
-def said_of(target: Target, names: bytes) -> bytes:
+def said_of(target: Target, names: bytes) -> msgspec.Raw:
     """Return the members that say who asks for what; `names` are those of the arguments, or null."""
-    return _SAID % (members_of(target), names)
+    return msgspec.Raw(b'%b,"arguments":%b' % (_members_of(target), names))
 
 
 @lru_cache(maxsize=4096)
-def _said_before(target: Target, names: tuple[str, ...]) -> bytes:
+def _said_before(target: Target, names: tuple[str, ...]) -> msgspec.Raw:
     return said_of(target, _encode(names))
 
 
 @lru_cache(maxsize=4096)
-def members_of(target: Target) -> bytes:
-    """Return the members that say who asks for what."""
+def _members_of(target: Target) -> bytes:
+    """Return the members that say who asks for what, without the name of the first."""
     origin, server, kind, name = target
-    return _texts_or_null(
+    members = (
         ("client", origin.client),
         ("user", origin.user),
         ("transport", origin.transport),
@@ -135,22 +142,8 @@ def members_of(target: Target) -> bytes:
         ("kind", kind),
         ("name", cut(name, MAX_NAME_CHARS)),
     )
-
-
-@lru_cache(maxsize=256)
-def _how(outcome: str, code: str | None) -> bytes:
-    return _texts_or_null(("outcome", outcome), ("code", code))
-
-
-@lru_cache(maxsize=256)
-def _by(approval: str | None, rule: str | None) -> bytes:
-    return _texts_or_null(("approval", approval), ("rule", rule))
-
-
-def _texts_or_null(*members: tuple[str, str | None]) -> bytes:
-    """Return members of an object, each a text or null."""
     pairs = ((key.encode(), b"null" if text is None else encoded(text)) for key, text in members)
-    return b",".join(b'"%b":%b' % pair for pair in pairs)
+    return b",".join(b'"%b":%b' % pair for pair in pairs).removeprefix(_CLIENT)
 
 
 def encoded(text: str) -> bytes:
@@ -214,7 +207,7 @@ class Slots:
         self._map: mmap.mmap | None = None
         self._count = 0
         self._free: list[int] = []  # where they begin in the file: so a slot is known
-        self._said: dict[int, bytes] = {}  # of a slot, the text that stands there
+        self._said: dict[int, msgspec.Raw | bytes] = {}  # of a slot, the text that stands there
 
     def begin(self, records: Iterable[Record]) -> None:
         """Note that calls begin: each gets the slot that it takes, or none where it cannot be noted.
@@ -225,26 +218,26 @@ class Slots:
         free, there = self._free, self._said
         for record in records:
             said = record.said
-            length = len(said)
+            length = len(said) + len(_CLIENT)
             if length > MAX_SAID:
                 said = said_of((*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS)), b"null")
-                length = len(said)
+                length = len(said) + len(_CLIENT)
             if length > MAX_SAID or not (free or self._grow_if_possible()):
                 continue
             slot = free.pop()
             self.begun = begun = self.begun + 1
             table = self._map
             if table is None:
-                if not self._written(_SLOT.pack(begun, record.at_us, length, 0) + said, slot):
+                if not self._written(_SLOT.pack(begun, record.at_us, length, 0) + _CLIENT + said, slot):
                     free.append(slot)
                     continue
             else:
                 table[slot + _MARK_AT] = 0
                 if there.get(slot) is not said:  # most calls are like the last one in their slot
                     there[slot] = said
-                    table[slot + _SLOT.size : slot + _SLOT.size + length] = said
+                    table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
                     _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
-                _SLOT.pack_into(table, slot, begun, record.at_us, length, 0)
+                _BEGUN.pack_into(table, slot, begun, record.at_us)
             record.slot = slot
 
     def end(self, records: Iterable[Record]) -> bool:
@@ -260,9 +253,9 @@ class Slots:
                 are_noted = self._written(bytes((record.mark,)), slot + _MARK_AT) and are_noted
         return are_noted
 
-    def free(self, slots: Iterable[int]) -> None:
-        """Give back the slots of calls that have their lines."""
-        self._free += slots
+    def free(self, slots: Iterable[int | None]) -> None:
+        """Give back the slots of calls that have their lines; None is one that had none."""
+        self._free += [slot for slot in slots if slot is not None]
 
     @property
     def open(self) -> int:
@@ -311,33 +304,35 @@ class Slots:
             self._map = None
 
 
-def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list[tuple[bytes, int]], int]:
-    """The calls that were open when the chain was last written, the oldest first, and how many had begun.
+def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list[CallLine], int]:
+    """The lines of calls that were open when the chain was last written, and how many had begun.
 
-    Of each the beginning of its line, and the number of its end; 0 where it had not ended. `before` is how
-    many calls had begun at the last note of the head, `was_open` the bits of those that were open then.
+    The oldest is the first. A call that had not ended is `unknown`. `before` is how many calls had begun at
+    the last note of the head, `was_open` the bits of those that were open then.
     """
-    found: list[tuple[int, bytes, int]] = []
+    found: list[tuple[int, CallLine]] = []
     highest, offset, number = before, start, 0
     while len(data := os.pread(state, SLOT_BYTES, offset)) == SLOT_BYTES:
         begun, at_us, length, mark = _SLOT.unpack_from(data)
         highest = max(highest, begun)
         is_open = bool(was_open >> number & 1) or begun > before
         if begun and is_open and length <= MAX_SAID and at_us < MAX_TIME_US:
-            found.append((begun, beginning(at_us, data[_SLOT.size : _SLOT.size + length]), mark))
+            said = msgspec.Raw(data[_SLOT.size : _SLOT.size + length].removeprefix(_CLIENT))
+            end = ENDS[mark] if mark < len(ENDS) else ENDS[0]
+            found.append((begun, CallLine(time_of(at_us), said, *end)))
         offset, number = offset + SLOT_BYTES, number + 1
-    return [(text, mark) for _, text, mark in sorted(found)], highest
+    return [line for _, line in sorted(found, key=itemgetter(0))], highest
 
 
-def beginning(at_us: int, said: bytes) -> bytes:
-    """The beginning of a line: the time, in microseconds since the epoch, and the members behind it."""
+def time_of(at_us: int) -> str:
+    """A time, in microseconds since the epoch, as it stands in a line."""
     second, rest = divmod(at_us, SECOND_US)
-    return _BEGINNING % (_utc(second), rest, said)
+    return f"{_utc(second)}{rest:06d}Z"
 
 
 @lru_cache(maxsize=4)
-def _utc(second: int) -> bytes:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+def _utc(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
 
 
 def may_be_mapped(folder: Path) -> bool:

@@ -1,12 +1,17 @@
 """A chain of audit lines, as its one writer has it.
 
-Each line ends in `"prev"`, the hash of the line before, and `"hash"`, the SHA-256 of all that stands before
-`,"hash":` in the line itself, so that a line that was changed or is missing shows, the last one too. A chain
-goes on from process to process, and belongs to one of them at a time, by the lock on its state file. Calls
-that were open when the last one was killed are in `left_open`, for the next one to write.
+Lines that are written together, up to `GROUP_LINES`, are a group, and share one hash. Each line ends in its
+`"seq"`; the last one of the group has `"prev"` behind it, the hash of the group before, and `"hash"`, the
+SHA-256 of all bytes of the group that stand before `,"hash":`, the ends of its other lines included. So a
+line that was changed, moved or is missing shows, the last one too. A chain goes on from process to process,
+and belongs to one of them at a time, by the lock on its state file. Calls that were open when the last one
+was killed are in `left_open`, for the next one to write.
 
 The head in the state file lags behind the lines by `HEAD_LAG_S` at most: whoever takes the chain over reads
-what stands behind it.
+what stands behind it. A kill may cut the last write short. Half a line is cut off then, and its call is in
+`left_open`; the whole lines of a group without its end stay, and are the beginning of the next group
+(`is_cut`), so nothing that was written is lost or written twice. What the head knows of was whole: where it
+is missing, the chain goes on behind it, and says so (`problem`).
 """
 
 from __future__ import annotations
@@ -20,13 +25,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from mcpx.core.events.audit.calls import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
 from mcpx.core.events.audit.chain_files import (
     CHAINS_NAME,
     HEAD_BYTES,
     MAX_CHAINS,
+    CallLine,
     Head,
+    NoteLine,
     Place,
+    Segment,
     chain_numbers,
     head_of,
     known_chains,
@@ -46,6 +56,8 @@ MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains
 HEAD_LAG_S: Final = 0.05
 ROOM_BYTES: Final = 8192  # that must be free for a call whose line is required
 MAX_UNHEADED: Final = 512  # lines that are written before the head is
+GROUP_LINES: Final = 32  # to which damage is located; a hash costs as much as the rest of a line
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
 _SHA256: Final = sha256()
 _TAIL_BYTES: Final = 2 << 20  # of a segment, in which the lines behind the head are looked for
 _LINE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -55,8 +67,8 @@ class Chain:
     """The chain that this process writes, made by `open_chain`. Call `start` before the first call begins."""
 
     def __init__(self, folder: Path, number: int, state: int) -> None:
-        self.left_open: list[tuple[bytes, int]] = []
-        """The calls of which an earlier process wrote no line: how it begins, and the number of their end."""
+        self.left_open: list[CallLine] = []
+        """The calls of which an earlier process wrote no line."""
         self.problem: str | None = None
         """The fault of the chain when it was taken over; empty for none."""
         self.is_new = False
@@ -68,21 +80,26 @@ class Chain:
         self._probe: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         head, files, begun = read_head(state), segments(folder, number), 0
-        tail = next((tail for each in reversed(files[-2:]) if (tail := _mended_tail(each.path))), [])
-        last = tail[-1] if tail else None
+        places, last, cut = _mended_tail(files)
         if head is None:
             self.problem, self.is_new = "its head is missing" if files else None, not files
             self._oldest, head = files[0].first if files else 1, Head()
         else:
             self._oldest = head.oldest
             calls, begun = open_calls(state, HEAD_BYTES, head.begun, head.open_slots)
-            written = {place.time for place in tail}
-            self.left_open = [call for call in calls if _time_of(call[0]) not in written]
+            written = {place.time for place in places}
+            self.left_open = [line for line in calls if line.time not in written]
         self._seq, self._hash = head.seq, head.hash
+        self._group = _SHA256  # of what the next group begins with
         if last is not None and last.seq >= head.seq:
             self._seq, self._hash = last.seq, last.hash.encode()
         elif head.seq:
             self.problem = "lines are missing at its end"
+            files = []  # a new segment, behind whatever is left
+        self.is_cut = bool(files and places) and not places[-1].hash
+        """True if the last group has no end: the next lines are of it."""
+        if self.is_cut:
+            self._seq, self._group = places[-1].seq, sha256(cut)
         self._segment = files[-1].first if files else self._seq + 1
         self._lines, self._size = _opened_lines(folder, number, self._segment)
         self.slots = Slots(state, HEAD_BYTES, begun, mapped=may_be_mapped(folder))
@@ -112,29 +129,34 @@ class Chain:
 
     # --- lines
 
-    def append(self, texts: Sequence[bytes], slots: Iterable[int] = ()) -> None:
-        """Write lines, each given without its end, all of them or none; the calls of the slots have ended.
+    def append(self, lines: Sequence[CallLine | NoteLine], slots: Iterable[int | None] = ()) -> None:
+        """Give lines their places and write them, all or none; the calls of the slots have ended.
 
         Raises:
             OSError: They could not be written.
         """
-        seq, last, pieces = self._seq, self._hash, list[bytes]()
-        for text in texts:
+        seq, last, digest, pieces = self._seq, self._hash, self._group.copy(), list[bytes | memoryview]()
+        for line in lines:
             seq += 1
-            line = b'%b,"seq":%d,"prev":"%b"' % (text, seq, last)
-            digest = _SHA256.copy()  # half the time of a new one
-            digest.update(line)
+            line.seq = seq
+        for first in range(0, len(lines), GROUP_LINES):
+            text = memoryview(_encode_lines(lines[first : first + GROUP_LINES]))[:-2]
+            prev = b',"prev":"%b"' % last
+            digest.update(text)
+            digest.update(prev)
             last = digest.hexdigest().encode()
-            pieces += line, b',"hash":"', last, b'"}\n'
+            pieces += text, prev, b',"hash":"', last, b'"}\n'
+            digest = _SHA256.copy()  # half the time of a new one
         data = b"".join(pieces)
         written = os.write(self._lines, data)
         if written < len(data):
             os.ftruncate(self._lines, os.fstat(self._lines).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._group, self.is_cut = _SHA256, False
         self._seq, self._hash = seq, last
         self._size += written
         self.slots.free(slots)
-        self._unheaded += len(texts)
+        self._unheaded += len(lines)
         if self._unheaded > MAX_UNHEADED:
             self._write_head()
         elif self._timer is None:
@@ -228,8 +250,32 @@ def _opened_lines(folder: Path, number: int, first: int) -> tuple[int, int]:
     return lines, os.fstat(lines).st_size
 
 
-def _mended_tail(path: Path) -> list[Place]:
-    """The places of the last lines of a segment. Half a line at its end is cut off."""
+def _mended_tail(files: Sequence[Segment]) -> tuple[list[Place], Place | None, bytes]:
+    """The places of the last lines of a chain, the last that has a hash, and the lines behind that.
+
+    Half a line at the end is cut off. A segment without a hash was begun last: so there are two at most.
+    """
+    places: list[Place] = []
+    last, cut = None, b""
+    for file in reversed(files[-2:]):
+        data, rest = _mended(file.path), b""
+        found: list[Place] = []
+        for line in data.splitlines(keepends=True):
+            place = place_of(line)
+            if place is not None and place.hash:
+                last, rest = place, b""
+            else:
+                rest += line
+            found += [] if place is None else [place]
+        cut = rest if file is files[-1] else cut
+        places = found + places
+        if last is not None:
+            break
+    return places, last, cut
+
+
+def _mended(path: Path) -> bytes:
+    """The last whole lines of a segment."""
     lines = os.open(path, _LINE_FLAGS)
     try:
         size = os.fstat(lines).st_size
@@ -238,11 +284,6 @@ def _mended_tail(path: Path) -> list[Place]:
         whole = data.rfind(b"\n") + 1
         if whole < len(data) and (whole or not start):
             os.ftruncate(lines, start + whole)
-        return [place for line in data[:whole].splitlines() if (place := place_of(line)) is not None]
+        return data[:whole]
     finally:
         os.close(lines)
-
-
-def _time_of(text: bytes) -> str:
-    """The time of a call's beginning, by which its line is known, whatever else stands in its slot."""
-    return text.split(b'"', 4)[3].decode()

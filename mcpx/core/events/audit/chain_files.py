@@ -61,9 +61,36 @@ class Place(msgspec.Struct, frozen=True):
     """The members of a line that chain it to the others."""
 
     seq: int
-    prev: str
-    hash: str
+    hash: str = ""
+    """Empty where a later line has the hash of this one too."""
     time: str = ""
+
+
+class CallLine(msgspec.Struct, gc=False):
+    """The line of a call, as it is encoded; `mcpx.core.events.audit.calls` makes it."""
+
+    time: str
+    client: msgspec.Raw | bytes
+    """With the members behind it, which are known at the beginning."""
+    outcome: str
+    code: str | None
+    ms: float | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    approval: str | None = None
+    rule: msgspec.Raw | None = None
+    """With the members behind it, where there are any."""
+    seq: int = 0
+
+
+class NoteLine(msgspec.Struct, gc=False):
+    """A line of the log on itself."""
+
+    time: str = ""
+    kind: str = ""
+    name: str = ""
+    what: str = ""
+    seq: int = 0
 
 
 def segment_path(folder: Path, chain: int, first: int) -> Path:

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mcpx.core.events.audit.chain_files import chain_numbers, known_chains
 from mcpx.core.events.audit.reading import Follower, Line, Selection, last_lines
@@ -45,15 +44,11 @@ class Log(NamedTuple):
         return bool(chain_numbers(self.folder)) or (known_chains(self.folder) or 0) > 0
 
 
-class GatewayVerified(msgspec.Struct, kw_only=True):
+class GatewayVerified(Verified, kw_only=True):
     """The findings in the log of one gateway."""
 
     gateway: str
     folder: str
-    chains: int = 0
-    lines: int = 0
-    problems: list[Problem] = msgspec.field(default_factory=list)
-    remarks: list[Problem] = msgspec.field(default_factory=list)
 
 
 # --- which logs
@@ -180,16 +175,8 @@ def verify_all(logs: Sequence[Log]) -> list[GatewayVerified]:
 
 
 def _verified(log: Log) -> GatewayVerified:
-    folder = str(log.folder)
     try:
         found = verify(log.folder) if log.is_there else Verified(problems=[Problem("", None, NO_LOG)])
     except OSError as error:
         found = Verified(problems=[Problem("", None, f"it cannot be read: {error.strerror or error}")])
-    return GatewayVerified(
-        gateway=log.gateway,
-        folder=folder,
-        chains=found.chains,
-        lines=found.lines,
-        problems=found.problems,
-        remarks=found.remarks,
-    )
+    return GatewayVerified(gateway=log.gateway, folder=str(log.folder), **asdict(found))

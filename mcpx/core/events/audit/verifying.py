@@ -1,7 +1,9 @@
 """Check that the audit lines in a folder are as they were written: none changed, none missing.
 
-Each line carries a hash of itself and that of the line before, the head of each chain the place of its last
-line, and how many chains there are is noted beside the folder. Reads alone, also while other processes write.
+Lines are in groups (`mcpx.core.events.audit.chain`): the last one carries a hash of the group and that of the
+group before; in a log of an older version, each line is a group. The head of each chain has the place of its
+last line, and how many chains there are is noted beside the folder. Damage is located to a group, and to a
+line of it where its form or its `seq` shows it. Reads alone, also while other processes write.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from mcpx.core.events.audit.chain_files import (
     CHAINS_NAME,
     GENESIS,
     Head,
+    NoteLine,
     Segment,
     chain_numbers,
     head_of,
@@ -29,8 +32,7 @@ from mcpx.core.events.audit.chain_files import (
 
 ATTEMPTS: Final = 4
 PAUSE_S: Final = 0.1  # between attempts: what looks wrong may be half written
-_END: Final = re.compile(rb',"seq":(\d{1,18}),"prev":"([0-9a-f]{64})"\Z')
-_HASH: Final = re.compile(rb'(.*),"hash":"([0-9a-f]{64})"\}\Z', re.DOTALL)
+_END: Final = re.compile(rb',"seq":(\d{1,18})(?:,"prev":"([0-9a-f]{64})"(,"hash":"([0-9a-f]{64})"))?\}\n\Z')
 NEVER_WRITTEN: Final = (
     "there is no audit log, and no note that there ever was one: nothing has been run yet, or the log and"
     f" {CHAINS_NAME} were both removed; which of these cannot be known"
@@ -112,68 +114,111 @@ def _verified(folder: Path, number: int) -> Verified:
     raise AssertionError
 
 
+class _Group:
+    """The lines since the last hash, as far as they follow on each other."""
+
+    def __init__(self, *, is_noted: bool = False) -> None:
+        self.digest = sha256()
+        self.line = 0  # in the file, of the first one; 0: there is none
+        self.first = self.last = 0  # by their `seq`
+        self.notes: list[tuple[int, bytes]] = []
+        self.is_noted = is_noted
+        """True if a fault was found, of which others follow."""
+
+
 class _Chain:
     """One chain, looked at once."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.result = Verified()
-        self._head: Head | None = head_of(folder, number)
-        files = segments(folder, number)
-        if self._head is None and files:
+        head, files = head_of(folder, number), segments(folder, number)
+        if head is None and files:
             self._note(f"{number}.state", None, "the head of the chain is missing")
-        head = self._head or Head(oldest=files[0].first if files else 1)
-        self._seq = head.oldest - 1
-        self._hash = GENESIS if head.oldest == 1 else None
-        if files and files[0].first < head.oldest:  # it is about to be removed
+        self._head = head or Head(oldest=files[0].first if files else 1)
+        self._seq = self._head.oldest - 1
+        self._hash = GENESIS if self._seq == 0 else None
+        """Of the group before; None where it is not known."""
+        self._wrong_hash: bytes | None = None
+        """The hash that the group before gives itself, where it is not its hash."""
+        self._group = _Group()
+        if files and files[0].first < self._head.oldest:  # it is about to be removed
             self._seq, self._hash = files[0].first - 1, GENESIS if files[0].first == 1 else None
         for file in files:
             self._segment(file)
-        if self._seq < head.seq:
+        if self._seq < self._head.seq:
             last = files[-1].path.name if files else f"{number}.state"
-            self._note(last, None, f"{_lines(self._seq + 1, head.seq)} missing at the end")
+            self._note(last, None, f"{_lines(self._seq + 1, self._head.seq)} missing at the end")
 
     def _note(self, file: str, line: int | None, problem: str) -> None:
         self.result.problems.append(Problem(file, line, problem))
 
     def _segment(self, file: Segment) -> None:
+        name = file.path.name
         with file.path.open("rb") as lines:
             if file.first > self._seq + 1:
-                self._note(file.path.name, None, f"{_lines(self._seq + 1, file.first - 1)} missing before it")
+                self._note(name, None, f"{_lines(self._seq + 1, file.first - 1)} missing before it")
                 self._seq, self._hash = file.first - 1, None
             for number, line in enumerate(lines, 1):
                 if line.endswith(b"\n"):
-                    self._line(file.path.name, number, line[:-1])
+                    self._line(name, number, line)
                 else:
-                    self._note(file.path.name, number, "the line is not whole")
+                    self._note(name, number, "the line is not whole")
+                    self._group.is_noted = True
+        group, self._group = self._group, _Group()
+        self._seq = max(self._seq, group.last)
+        if group.line and not group.is_noted and self._seq >= self._head.seq:  # else more is missing
+            self._note(name, group.line, f"{_lines(group.first, group.last)} without a hash")
 
     def _line(self, file: str, number: int, line: bytes) -> None:
         self.result.lines += 1
-        split = _HASH.match(line)
-        end = _END.search(split[1]) if split else None
-        if split is None or end is None or place_of(line) is None:
+        group, end = self._group, _END.search(line)
+        if end is None or place_of(line) is None:
             self._note(file, number, "this is no line of the audit log")
-            self._seq, self._hash = self._seq + 1, None
+            self._seq, self._hash = max(self._seq, group.last) + 1, None
+            self._group = _Group(is_noted=True)
             return
-        seq, prev, own = int(end[1]), end[2], split[2]
-        if sha256(split[1]).hexdigest().encode() != own:
-            self._note(file, number, f"line {self._seq + 1} was changed")
-            self._seq, self._hash = self._seq + 1, None
-            return
-        if seq > self._seq + 1:
-            self._note(file, number, f"{_lines(self._seq + 1, seq - 1)} missing before it")
-        elif seq <= self._seq:
-            self._note(file, number, f"line {seq} does not belong here")
-        elif self._hash is not None and prev != self._hash:
-            self._note(file, number, f"line {seq} does not follow on the one before it")
-        elif self._head is not None and seq == self._head.seq and own != self._head.hash:
-            self._note(file, number, f"line {seq} is not the one that was written")
-        self._seq, self._hash = max(seq, self._seq), own
+        seq = int(end[1])
+        if group.line and seq != group.last + 1:  # what is behind it may be a group by itself
+            if not group.is_noted:
+                self._note(file, number, _out_of_order(group.last, seq))
+            self._seq, self._hash = max(self._seq, group.last, seq - 1), None
+            self._group = group = _Group(is_noted=True)
+        if not group.line:
+            group.line, group.first = number, seq
+        group.last = seq
         if _NOTE in line:
+            group.notes.append((number, line))
+        if end[4] is None:
+            group.digest.update(line)
+        else:
+            group.digest.update(line[: end.start(3)])
+            self._end(file, end[2], end[4])
+            self._group = _Group()
+
+    def _end(self, file: str, prev: bytes, own: bytes) -> None:
+        """Look at the whole group: `prev` and `own` are the hashes that its last line gives."""
+        group, head, before = self._group, self._head, self._seq
+        self._seq = max(before, group.last)
+        if group.digest.hexdigest().encode() != own:
+            if not group.is_noted:
+                self._note(file, group.line, _changed(before + 1, group))
+            self._seq, self._hash, self._wrong_hash = max(before + 1, group.last), None, own
+            return
+        if prev == self._wrong_hash:  # so it follows on that one, whatever `seq` that was changed to
+            self._seq = group.last
+        elif group.first > before + 1 or (group.first <= before and not group.is_noted):
+            self._note(file, group.line, _out_of_order(before, group.first))
+        elif self._hash is not None and prev != self._hash:
+            self._note(file, group.line, f"line {group.first} does not follow on the one before it")
+        elif group.first <= head.seq <= group.last and (head.seq, head.hash) != (group.last, own):
+            self._note(file, group.line, f"line {head.seq} is not the one that was written")
+        self._hash, self._wrong_hash = own, None
+        for number, line in group.notes:
             self._read_note(file, number, line)
 
     def _read_note(self, file: str, number: int, line: bytes) -> None:
         """Take in what the log says of itself."""
-        note = msgspec.json.decode(line, type=_Note)
+        note = msgspec.json.decode(line, type=NoteLine)
         if note.kind != "audit":
             return
         if note.name == "chain":
@@ -182,10 +227,22 @@ class _Chain:
             self.result.remarks.append(Problem(file, number, note.what))
 
 
-class _Note(msgspec.Struct):
-    kind: str = ""
-    name: str = ""
-    what: str = ""
+def _out_of_order(before: int, seq: int) -> str:
+    if seq > before + 1:
+        return f"{_lines(before + 1, seq - 1)} missing before it"
+    return f"line {seq} does not belong here"
+
+
+def _changed(expected: int, group: _Group) -> str:
+    """Say of a group whose hash is wrong what is known of its lines."""
+    if group.first > expected:
+        return f"{_lines(expected, group.last)} changed or missing"
+    last = expected + group.last - group.first
+    return (
+        f"line {last} was changed"
+        if last == expected
+        else f"one of the lines {expected} to {last} was changed"
+    )
 
 
 def _lines(first: int, last: int) -> str:

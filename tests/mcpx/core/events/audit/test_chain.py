@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mcpx.core.events.audit import calls, chain
 from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
+from mcpx.core.events.audit.verifying import verify
 from mcpx.core.wire.channel import TURN, do_all
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
@@ -167,12 +168,12 @@ async def test_a_kill_between_any_two_stores_of_a_beginning_invents_nothing(
     slots.close()
     slots._map = Stores(audit._chain._state, state.stat().st_size)
     slots._map.states = states = []
-    for each in ("_SLOT", "_LENGTH"):
+    for each in ("_BEGUN", "_LENGTH"):
         monkeypatch.setattr(calls, each, Fields(getattr(calls, each).format))
     open_one = begin(audit, name)
     kill(audit)
     monkeypatch.undo()
-    assert len(states) >= 5
+    assert len(states) >= (3 if name == "before" else 5)
     [lines] = log.files
     whole = lines.read_bytes()
     for each in states:
@@ -271,20 +272,60 @@ async def test_segments_are_rotated_and_the_oldest_are_removed(log, monkeypatch)
 # --- tampering
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """The bytes of a log of ten lines, and of its head."""
+@pytest.fixture(scope="module", params=[1, 4, 10])
+def written(tmp_path_factory, request):
+    """A log of ten lines, of which so many were written together, its bytes, and that number."""
     import asyncio  # noqa: PLC0415 - of this fixture alone
 
     from tests.mcpx.core.events.audit.conftest import Log  # noqa: PLC0415 - as above
 
-    log = Log(tmp_path_factory.mktemp("written"))
+    log, together = Log(tmp_path_factory.mktemp("written") / "audit"), request.param
 
     async def write() -> None:
-        log.write(*(f"tool {number}" for number in range(10)))
+        with log.audit() as audit:
+            for number in range(10):
+                call(audit, f"tool {number}")
+                if (number + 1) % together == 0:
+                    audit.flush()
 
     asyncio.run(write())
-    return log, log.files[0].read_bytes()
+    text = log.files[0].read_bytes()
+    assert text.count(b',"hash":') == {1: 10, 4: 3, 10: 1}[together]
+    return log, text, together
+
+
+@pytest.fixture
+def changed(written, monkeypatch):
+    """Return what is found in the log with these bytes in place of its own."""
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log, text, _ = written
+
+    def found(other: bytes) -> list[str]:
+        log.files[0].write_bytes(other)
+        return log.problems()
+
+    yield found
+    log.files[0].write_bytes(text)
+    assert log.problems() == []
+
+
+def with_hashes(lines: list[bytes]) -> bytes:
+    """The lines, with the hashes that they should have, by the description of them alone."""
+    text, last, group = b"", b"0" * 64, b""
+    for line in lines:
+        content, is_last, _ = line.partition(b',"prev":')
+        if is_last:
+            group += b'%b,"prev":"%b"' % (content, last)
+            last = sha256(group).hexdigest().encode()
+            text, group = text + b'%b,"hash":"%b"}\n' % (group, last), b""
+        else:
+            group += line
+    return text + group
+
+
+def test_the_hash_of_lines_that_are_written_together_is_that_of_their_bytes(written):
+    _, text, _ = written
+    assert with_hashes(text.splitlines(keepends=True)) == text
 
 
 @settings(
@@ -293,54 +334,144 @@ def written(tmp_path_factory):
     deadline=None,
 )
 @given(data=st.data())
-def test_one_flipped_bit_is_found(written, monkeypatch, data):
-    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
-    log, text = written
+def test_one_flipped_bit_is_found(written, changed, data):
+    _, text, _ = written
     place, bit = data.draw(st.integers(0, len(text) - 1)), data.draw(st.integers(0, 7))
     flipped = bytearray(text)
     flipped[place] ^= 1 << bit
-    log.files[0].write_bytes(flipped)
-    assert log.problems() != []
-    log.files[0].write_bytes(text)
-    assert log.problems() == []
+    assert changed(flipped) != []
 
 
 @pytest.mark.parametrize("gone", [slice(0, 1), slice(4, 5), slice(3, 8), slice(9, 10), slice(0, 10)])
-def test_lines_that_are_missing_are_found(written, monkeypatch, gone):
-    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
-    log, text = written
+def test_lines_that_are_missing_are_found(written, changed, gone):
+    _, text, _ = written
     lines = text.splitlines(keepends=True)
     del lines[gone]
-    log.files[0].write_bytes(b"".join(lines))
-    try:
-        [problem] = log.problems()
-        assert "missing" in problem
-    finally:
-        log.files[0].write_bytes(text)
+    [problem] = changed(b"".join(lines))
+    assert "missing" in problem
 
 
-def test_lines_that_change_places_or_come_twice_are_found(written, monkeypatch):
-    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
-    log, text = written
+def test_lines_that_change_places_or_come_twice_are_found(written, changed):
+    _, text, _ = written
     lines = text.splitlines(keepends=True)
-    for other in ([*lines[:3], lines[4], lines[3], *lines[5:]], [*lines[:3], lines[2], *lines[3:]]):
-        log.files[0].write_bytes(b"".join(other))
-        assert log.problems() != []
-    log.files[0].write_bytes(text)
+    for place in range(9):
+        before, one, other, after = lines[:place], lines[place], lines[place + 1], lines[place + 2 :]
+        assert changed(b"".join([*before, other, one, *after])) != []
+        assert changed(b"".join([*before, one, one, other, *after])) != []
+        assert changed(b"".join([*lines, one])) != []
 
 
-def test_a_line_in_the_middle_with_a_right_hash_of_its_own_is_found(written, monkeypatch):
-    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
-    log, text = written
+@pytest.mark.parametrize("seq", [1, 4, 5, 6, 10, 11])
+@pytest.mark.parametrize("place", range(11))
+def test_a_line_that_is_put_in_is_found_wherever_it_stands(written, changed, place, seq):
+    _, text, _ = written
     lines = text.splitlines(keepends=True)
-    content, _, _ = lines[4].replace(b"tool 4", b"tool 5").partition(b',"hash":')
-    assert content not in lines[4]
-    lines[4] = b'%b,"hash":"%b"}\n' % (content, sha256(content).hexdigest().encode())
-    log.files[0].write_bytes(b"".join(lines))
-    try:
-        assert log.problems() == ["line 6 does not follow on the one before it"]
-    finally:
-        log.files[0].write_bytes(text)
+    line = b'{"time":"2026-11-22T10:00:00.000000Z","kind":"tool","name":"forged","seq":%d}\n' % seq
+    assert changed(b"".join([*lines[:place], line, *lines[place:]])) != []
+
+
+def test_a_line_that_is_changed_is_located_to_those_it_was_written_with(written, changed):
+    _, text, together = written
+    expected = {1: "line 6 was changed", 4: "one of the lines 5 to 8 was changed"}
+    found = changed(text.replace(b"tool 5", b"tool 4"))
+    assert found == [expected.get(together, "one of the lines 1 to 10 was changed")]
+    is_last = b',"seq":6,"prev"' in text
+    found = changed(text.replace(b',"seq":6', b',"seq":8'))
+    assert found == [
+        "lines 6 to 8 are changed or missing" if is_last else "lines 6 to 7 are missing before it"
+    ]
+    assert changed(text.replace(b"{", b"(", 6).replace(b"(", b"{", 5)) == ["this is no line of the audit log"]
+
+
+def test_lines_in_the_middle_with_a_right_hash_of_their_own_are_found(written, changed):
+    _, text, together = written
+    lines = text.replace(b"tool 4", b"tool 5").splitlines(keepends=True)
+    end = {1: 5, 4: 8, 10: 10}[together]
+    rehashed = with_hashes(lines).splitlines(keepends=True)
+    first = {1: 6, 4: 9}.get(together)
+    expected = (
+        f"line {first} does not follow on the one before it"
+        if first
+        else "line 10 is not the one that was written"
+    )
+    assert changed(b"".join([*rehashed[:end], *lines[end:]])) == [expected]
+
+
+def test_lines_that_are_made_one_group_of_several_do_not_pass(written, changed):
+    _, text, _ = written
+    lines = [
+        line.partition(b',"prev":')[0].removesuffix(b"}\n") + b"}\n"
+        for line in text.splitlines(keepends=True)
+    ]
+    lines.append(lines[-1].replace(b'"seq":10}', b'"seq":11,"prev":"}'))
+    assert changed(with_hashes(lines)) == ["line 10 is not the one that was written"]
+    assert changed(b"".join(lines[:10])) == ["lines 1 to 10 are without a hash"]
+
+
+# --- a write that a kill cuts short
+
+
+@pytest.mark.parametrize("is_headed", [True, False])
+async def test_a_group_that_is_cut_anywhere_goes_on_with_the_next_process(log, is_headed):
+    audit, state = left(log), log.folder / "1.state"
+    call(audit, "before")
+    audit.flush()
+    if is_headed:
+        audit._chain._write_head()
+    names = [f"call {number}" for number in range(3)]
+    for name in names:
+        call(audit, name)
+    slots, start = state.read_bytes(), log.files[0].stat().st_size
+    audit.flush()
+    kill(audit)
+    [lines] = log.files
+    whole = lines.read_bytes()
+    for place in {
+        *range(start, len(whole) + 1, 41),
+        len(whole),
+        *(at + 1 for at in range(len(whole)) if whole[at] == 10),
+    }:
+        state.write_bytes(slots)
+        lines.write_bytes(whole[:place])
+        audit = left(log)  # which is killed, too, within what it recovers
+        kill(audit)
+        recovered = lines.read_bytes()
+        assert recovered.startswith(whole[: whole.rfind(b"\n", 0, place) + 1])
+        lines.write_bytes(recovered[: max(place, len(recovered) - 200)])
+        state.write_bytes(slots)
+        log.write("next")
+        assert sorted(log.names()) == ["before", *names, "next"]
+        assert {line["outcome"] for line in log.lines()} == {"ok"}
+        assert log.problems() == []
+
+
+async def test_lines_of_a_cut_group_stay_where_no_call_is_to_be_recovered(log):
+    audit = left(log)
+    for number in range(3):  # they never began, so they have no slots
+        audit.refused("tool", "s", f"refused {number}", "unknown_tool")
+    audit.flush()
+    kill(audit)
+    [lines] = log.files
+    text = lines.read_bytes()
+    lines.write_bytes(text[: text.rindex(b"{")])
+    log.write()
+    assert [line.get("name") for line in log.lines()] == ["refused 0", "refused 1", "cut"]
+    assert log.problems() == []
+    [remark] = verify(log.folder).remarks
+    assert remark.problem == "the end of the line before it was not written"
+
+
+async def test_a_group_that_is_cut_before_the_head_stays_noticed(log, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log.write("one", "two", "three")
+    [lines] = log.files
+    text = lines.read_bytes()
+    lines.write_bytes(text[: text.rindex(b"{")])
+    assert log.problems() == ["line 3 is missing at the end"]
+    lines.write_bytes(text.partition(b',"prev"')[0] + b"}\n")
+    assert log.problems() == ["lines 1 to 3 are without a hash"]
+    log.write("four")
+    assert "the writer noticed that lines are missing at its end" in log.problems()
 
 
 async def test_lines_cut_off_stay_missing_when_the_chain_goes_on(log, monkeypatch):

@@ -127,10 +127,13 @@ async def test_a_broken_chain_is_that_of_its_gateway(log, tmp_path):
     checked = run("verify", "--merge", given, "--json", state=tmp_path)
     here, bad = json.loads(checked.stdout)["gateways"]
     assert (checked.exit_code, here["problems"], here["lines"]) == (1, [], 2)
-    assert (bad["gateway"], [each["problem"] for each in bad["problems"]]) == ("bad", ["line 1 was changed"])
+    assert (bad["gateway"], [each["problem"] for each in bad["problems"]]) == (
+        "bad",
+        ["one of the lines 1 to 2 was changed"],
+    )
     listed = run("--merge", given, state=tmp_path)
     assert (listed.exit_code, len(listed.stdout.splitlines())) == (1, 3)  # the changed line is another one
-    assert listed.stderr.startswith("bad: 1-000000000001.jsonl:1: line 1 was changed")
+    assert listed.stderr.startswith("bad: 1-000000000001.jsonl:1: one of the lines 1 to 2 was changed")
     assert run("--merge", given, "verify", state=tmp_path).exit_code == 1
 
 

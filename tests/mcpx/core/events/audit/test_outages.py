@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from mcpx.core.events.audit import audit as audit_module
 from mcpx.core.events.audit import chain
-from mcpx.core.events.audit.calls import recovered
-from mcpx.core.events.records import Record
+from mcpx.core.events.audit.chain import GROUP_LINES
+from mcpx.core.events.records import ENDS, Record
 from mcpx.core.protocol.context import library_origin
 from mcpx.core.system import locks
 from mcpx.core.wire.channel import TURN, flush_all
@@ -30,15 +30,22 @@ class FullDisk:
 
     def __init__(self, monkeypatch, room=0):
         self.room = room
-        self._write = os.write
+        self._write, self._truncate, self._last = os.write, os.ftruncate, (-1, 0)
         monkeypatch.setattr(chain.os, "write", self.write)
+        monkeypatch.setattr(chain.os, "ftruncate", self.truncate)
 
     def write(self, fd, data):
         if not self.room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written = self._write(fd, data[: self.room])
         self.room -= written
+        self._last = fd, written
         return written
+
+    def truncate(self, fd, size):
+        written_to, written = self._last
+        self.room += written if fd == written_to else 0
+        self._truncate(fd, size)
 
 
 async def test_lines_wait_for_a_full_disk_and_calls_do_not(log, monkeypatch):
@@ -57,6 +64,27 @@ async def test_lines_wait_for_a_full_disk_and_calls_do_not(log, monkeypatch):
         assert (audit.problem, len(audit.backlog)) == (None, 0)
         call(audit, "after")
     assert log.names() == ["before", "one", "two", "after"]
+    assert log.problems() == []
+
+
+async def test_lines_that_wait_are_written_as_room_comes_free_a_few_at_a_time(log, monkeypatch):
+    names = [f"call {number}" for number in range(3 * GROUP_LINES)]
+    with log.audit() as audit:
+        disk = FullDisk(monkeypatch)
+        for name in names:
+            call(audit, name)
+        audit.flush()
+        waiting = [len(audit.backlog)]
+        for _ in names:
+            assert log.names() == names[: len(names) - waiting[-1]]
+            if audit.problem is None:
+                break
+            disk.room = 2000  # of a few lines
+            audit._try_again()
+            waiting.append(len(audit.backlog))
+    assert len(waiting) > 10
+    assert waiting == sorted(set(waiting), reverse=True)
+    assert log.names() == names
     assert log.problems() == []
 
 
@@ -107,7 +135,7 @@ async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log,
 def test_a_refused_call_is_not_recovered_as_one_that_was_answered():
     entry = Record(1, (library_origin(), "s", "tool", "one"), b"", lambda _: None)
     entry.refused("overloaded")
-    assert recovered(entry.mark).startswith(b'"outcome":"not_sent","code":"overloaded"')
+    assert ENDS[entry.mark] == ("not_sent", "overloaded")
 
 
 async def test_a_required_log_refuses_from_the_start_where_there_is_no_folder(log):

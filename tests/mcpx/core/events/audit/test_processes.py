@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ import anyio
 import pytest
 
 from mcpx.core.events.audit.verifying import verify
+from tests.mcpx.core.events.audit.conftest import Log, call
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli, serving, write_config
 
@@ -71,6 +73,30 @@ async def test_a_full_disk_stops_no_call_and_its_lines_follow(tmp_path):
         assert len(lines(tmp_path)) == 42
         assert {line["outcome"] for line in lines(tmp_path)} == {"ok"}
         assert verify(tmp_path / "state" / "audit").problems == []
+
+
+async def test_more_lines_than_there_is_room_for_are_written_as_it_comes_free(tmp_path):
+    state, names = tmp_path / "state", [f"call {number}" for number in range(500)]
+    with small_disk(state):
+        log = Log(state / "audit")
+        with log.audit() as audit:
+            fill(filler := state / "filler")
+            for name in names:
+                call(audit, name)
+            audit.flush()
+            assert audit.problem == "No space left on device"
+            waiting = len(audit.backlog)
+            assert waiting > 400  # some fit into the last page
+            for _ in range(40):
+                os.truncate(filler, filler.stat().st_size - 8192)
+                audit._try_again()
+                before, waiting = waiting, len(audit.backlog)
+                assert waiting < before
+                if audit.problem is None:
+                    break
+        assert waiting == 0
+        assert log.names() == names
+        assert log.problems() == []
 
 
 async def test_a_full_disk_refuses_every_call_where_the_log_is_required(tmp_path, ears):
