@@ -16,6 +16,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.core.calls.calls import ToolCalls
+from mcpx.core.calls.names import await_listing
+from mcpx.core.calls.recording import note_refused
 from mcpx.core.calls.results.large import Apart
 from mcpx.core.calls.results.large_requests import LargeCall, NotTakenApart
 from mcpx.core.catalog.model import JSON, ToolInfo
@@ -40,6 +42,8 @@ from mcpx.core.protocol.context import (
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
 from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.rendering.result_reading import InputRequired
+from mcpx.core.servers.call_errors import SignInNeeded
+from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.system.users import this_user
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.tracing import ServedRequest
@@ -154,7 +158,7 @@ class FastCall(Reply[msgspec.Raw], eq=False, kw_only=True):
         elif isinstance(error, InputRequired):
             self._go_on(error)
         else:
-            self._fail(error)
+            self.fail(error)
 
     def _encoded(self, raw: msgspec.Raw) -> Encoded:
         """Encode a result, and count it."""
@@ -187,7 +191,7 @@ class FastCall(Reply[msgspec.Raw], eq=False, kw_only=True):
                     if isinstance(error, InputRequired) and not isinstance(with_, InputRequired):
                         self._go_on(error)  # a large result that asks for input
                     else:
-                        self._fail(error)  # of input that was asked for, SignInNeeded is the end
+                        self.fail(error)  # of input that was asked for, SignInNeeded is the end
                 else:
                     self._write(envelope.answer(self.key, pieces))
         finally:
@@ -198,7 +202,8 @@ class FastCall(Reply[msgspec.Raw], eq=False, kw_only=True):
         result = await self.calls.rounds.provide_input(self.request, need, self._encoded)
         return result if isinstance(result, list) else self.encoder.members(result)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Answer the request with a failure."""
         request = self.request
         try:
             said = self.encoder.failed(as_call_error(error, request), request)
@@ -332,14 +337,49 @@ class FastContexts:
         if scope.cancelled_caught:
             return
         wire.fast_cancels.pop(request_id, None)
+        if refusal is not None:
+            wire.channel.write(*envelope.failure(request_id, refusal))
+        else:
+            self._take_again(wire, request_id, raw, lambda: call is not None and self._is_taken(call, take))
+
+    def _take_again(
+        self, wire: Wire, request_id: RequestId, raw: msgspec.Raw, take: Callable[[], bool]
+    ) -> None:
+        """Serve a call that had to wait, or leave it to the SDK."""
         try:
-            if refusal is None and not (call and self._is_taken(call, take)):
+            if not take():
                 wire.take_slowly(request_id, CALL, raw)
         except Exception as error:  # noqa: BLE001 - as where messages are received: its sender is answered
             contain(error, "request", method=CALL)
-            refusal = FAILED
-        if refusal is not None:
-            wire.channel.write(*envelope.failure(request_id, refusal))
+            wire.channel.write(*envelope.failure(request_id, FAILED))
+
+    # --- calls of servers that are asleep
+
+    async def _take_listed(
+        self,
+        call: FastCall,
+        upstream: VisibleServer,
+        raw: msgspec.Raw,
+        take: Callable[[], bool],
+        scope: anyio.CancelScope,
+    ) -> None:
+        """Serve a call once its server has listed in this run: what it offers may be other than last time."""
+        request, wire = call.request, call.wire
+        assert isinstance(request, Exec)  # reads go by the SDK's path until then
+        error = None
+        with scope:
+            try:
+                await await_listing(upstream, request.tool_name)
+            except CallError as refusal:
+                error = refusal
+        if scope.cancelled_caught:
+            return
+        wire.fast_cancels.pop(call.key, None)
+        if error is None or isinstance(error, SignInNeeded):  # which is asked for, or said, on the SDK's path
+            self._take_again(wire, call.key, raw, lambda: upstream.has_listed and take())
+        else:
+            note_refused(self._records, request, error)
+            call.fail(error)
 
     def _is_taken(self, call: LargeCall, take: TakeLarge) -> bool:
         try:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
@@ -116,7 +117,9 @@ class FastPath(FastContexts):
             plain = None
         found = self._request(wire, params, raw, plain)
         if found is None:
-            return self._runs_a_tool(params) and self._refuses(wire, request_id, params)
+            return self._runs_a_tool(params) and (
+                self._waits(wire, request_id, params, raw) or self._refuses(wire, request_id, params)
+            )
         self._run(wire, request_id, params, *found)
         return True
 
@@ -147,14 +150,43 @@ class FastPath(FastContexts):
         if not self._is_open(wire, params) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
         upstream = self._upstreams.get(tool.server_name)
-        if upstream is None or not upstream.has_listed:
-            return False
-        if upstream.wants_project and not self._knows_project(upstream):
+        if upstream is None or (upstream.wants_project and not self._knows_project(upstream)):
             return False
         if tool.change is not None and not self._connection.identity.roots_known:
             return False
         request = shown.call_of(tool, arguments, self._context(wire, params), raw)
+        if not upstream.has_listed:
+            return self._waits_for(upstream, wire, request_id, params, request)
         self._run(wire, request_id, params, request)
+        return True
+
+    def _waits(self, wire: Wire, request_id: RequestId, params: Params, raw: msgspec.Raw) -> bool:
+        """Have a call of exec or query wait until its server has listed; false if it lacks something else."""
+        given = params.arguments
+        upstream = self._upstreams.get(given.server_name)
+        if upstream is None or upstream.has_listed or given.uri or given.select:
+            return False
+        context = self._context(wire, params)
+        request = Exec(given.server_name, given.tool_name, given.arguments, context, given=raw)
+        return self._waits_for(upstream, wire, request_id, params, request)
+
+    def _waits_for(
+        self,
+        upstream: VisibleServer,
+        wire: Wire,
+        request_id: RequestId,
+        params: Params | NativeParams,
+        request: Exec,
+    ) -> bool:
+        """Have a call wait until its server has listed; false if only the SDK's path knows how."""
+        if upstream.catalogue is None or upstream.wants_project:
+            return False
+        encoder, raw = self._encoder(params.meta, request.context.caller), msgspec.Raw(request.given)
+        call = FastCall(key=request_id, wire=wire, request=request, encoder=encoder, calls=self._calls)
+        call.meter, scope = self._meter_of(params.meta), anyio.CancelScope()
+        wire.fast_cancels[request_id] = scope.cancel
+        take = partial(self.take, wire, request_id, CALL, raw)
+        wire.spawn(self._take_listed, call, upstream, raw, take, scope)
         return True
 
     def _run(

@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 import termios
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
+from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
@@ -20,7 +22,7 @@ from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, PROBE_KEY, SETTLED_KEY, Endpoint
 from supervisors import ChildSpec
 from tests.mcpx.line import Line
-from tests.mcpx.scripted import config_of, entry, open_watched, soon
+from tests.mcpx.scripted import Gate, config_of, entry, open_watched, soon
 from tests.mcpx.serving import LEGACY, environment, run_cli
 
 pytestmark = pytest.mark.anyio
@@ -169,6 +171,69 @@ async def test_such_a_session_is_a_client_as_any_other_and_passes_to_the_sdk_whe
             assert await line.ask("initialize", asked()) is not None
             assert await line.ask("logging/setLevel", {"level": "debug"}) == {}
         await soon(lambda: not clients.attached.all() and not len(clients))
+
+
+def calling(tool="echo", **arguments):
+    return {"name": "exec", "arguments": {"server_name": "s", "tool_name": tool, "arguments": arguments}}
+
+
+@asynccontextmanager
+async def on_a_known_server(folder, *, slow=False, then=lambda: None, **script):
+    """A client of MCPX whose server was listed in an earlier run, and is asleep; `then` comes in between."""
+    once = {"restart": {"park_after": 1, "park_probe": 1000}}
+    config = config_of({"s": entry(settings=once, **script)})
+    async with open_watched(config, state=folder):
+        pass
+    then()
+    async with open_watched(config, state=folder) as watch:
+        assert watch.state() is State.ASLEEP
+        offer = Endpoints(watch.hub, ClientSessions(watch.hub)).offer(DEFAULT_ENDPOINT)
+        line = Line(watch.hub)
+        line.slow = slow
+        async with line.connected(offer):
+            await line.initialize()
+            yield watch, line
+            assert (offer.loaded_server() is None) is not slow
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_call_wakes_a_known_server_with_the_sdks_server_and_without(tmp_path, slow):
+    async with on_a_known_server(tmp_path, slow=slow) as (watch, line):
+        (said,) = (await line.ask("tools/call", calling(text="hi")))["content"]
+        assert (said["text"], watch.state()) == ("hi", State.READY)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_known_server_that_starts_no_more_fails_its_call_once_and_with_the_cause(tmp_path, slow):
+    wanted = tmp_path / "wanted"
+    wanted.touch()
+    async with on_a_known_server(tmp_path, slow=slow, then=wanted.unlink, wants=str(wanted)) as (watch, line):
+        failed = await line.ask("tools/call", calling(text="hi"))
+        about = failed["structuredContent"]
+        assert (failed["isError"], about["code"], about["outcome"]) == (
+            True,
+            "server_unavailable",
+            "not_sent",
+        )
+        assert "the file that I want is missing" in failed["content"][0]["text"]
+        assert watch.hub.meter.since_start().of_server("s").refused == 1
+
+
+async def test_a_call_that_waits_for_a_known_server_can_be_cancelled(tmp_path):
+    with Gate(tmp_path / "gate") as gate:
+        gate.let_one_through()
+        async with on_a_known_server(tmp_path, gate=str(gate.path)) as (watch, line):
+            asked = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": calling(text="hi")}
+            os.write(line._out, json.dumps(asked).encode() + b"\n")
+            await watch.becomes(State.STARTING)
+            line.tell("notifications/cancelled", {"requestId": 77})
+            assert await line.ask("prompts/list", {}) == {"prompts": []}
+            gate.let_one_through()
+            await watch.becomes(State.READY)
+            (said,) = (await line.ask("tools/call", calling(text="more")))[
+                "content"
+            ]  # the next answer of all
+            assert said["text"] == "more"
 
 
 async def test_a_list_that_waits_can_be_cancelled_and_ends_with_its_client():
