@@ -15,9 +15,9 @@ from mcpx.cli.operations.running import gateway_name, gateway_problem
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import FOLD, NO_WRAP, RIGHT, Cell, echo, print_json, print_table, print_texts
 from mcpx.core.config import load
+from mcpx.core.config.load import remove_cluster_file, write_cluster_file
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import REQUEST_TIMEOUT_S, request
-from mcpx.core.store.cluster_file import remove_cluster_file, write_cluster_file
 from mcpx.core.store.paths import DaemonPaths, daemon_paths
 from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.text import one_line

@@ -1,6 +1,8 @@
 """The configuration file: the lookup, the reading of its bytes, and every error of the file system.
 
-`load` is called once at start and at each reload.
+`load` is called once at start and at each reload. Beside it stands `cluster.json`, with the cluster that its
+daemons join: written by `mcpx cluster start`, removed by `mcpx cluster stop`, and read by each daemon when it
+starts, also by one that `mcpx attach` starts. It counts before what the configuration itself says.
 """
 
 from __future__ import annotations
@@ -11,12 +13,65 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Unpack
 
+import msgspec
+
 from mcpx.core.config.document import as_text
 from mcpx.core.config.model import ClusterLink, Config
 from mcpx.core.config.reading import Options, parse, read
-from mcpx.core.store.cluster_file import read_cluster_file
-from mcpx.errors import ConfigError
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import ForeignFileError, read_own_file, replace_file
+from mcpx.errors import ConfigError, DaemonError
 from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint
+
+CLUSTER_FILE: Final = "cluster.json"
+MAX_CLUSTER_BYTES: Final = 64 * 1024
+
+
+class ClusterFile(msgspec.Struct, frozen=True):
+    """The address of Ray's GCS, or `auto`; and whether an open cluster is joined, too."""
+
+    address: str
+    allow_open: bool = False
+
+
+def read_cluster_file(folder: Path) -> ClusterFile | None:
+    """Read the file; None where there is none.
+
+    Raises:
+        DaemonError: The file is there, and cannot be read: servers must not run elsewhere for that. Or others
+            may change it: whoever names the cluster is given the servers' secrets.
+    """
+    path = folder / CLUSTER_FILE
+    try:
+        return msgspec.json.decode(read_own_file(path, MAX_CLUSTER_BYTES, or_roots=True), type=ClusterFile)
+    except FileNotFoundError:
+        return None
+    except ForeignFileError:
+        raise DaemonError(f"{path}: others may change it; remove it, and run mcpx cluster start") from None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DaemonError(
+            f"{path} cannot be read ({error}): run mcpx cluster start, or stop, again"
+        ) from None
+
+
+def write_cluster_file(folder: Path, address: str, *, allow_open: bool = False) -> None:
+    """Have the daemons of this folder's configuration join that cluster.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    ensure_folder(folder)
+    replace_file(folder / CLUSTER_FILE, msgspec.json.encode(ClusterFile(address, allow_open)) + b"\n")
+
+
+def remove_cluster_file(folder: Path) -> bool:
+    """Have them join none; True if there was a file."""
+    try:
+        (folder / CLUSTER_FILE).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
 
 MAX_CONFIG_BYTES: Final = 64 << 20
 

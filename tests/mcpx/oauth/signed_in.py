@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -13,7 +15,7 @@ from mcpx.oauth.answers import Callback
 from mcpx.oauth.code_grant import sign_in
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Record
-from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
+from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer, scripted_issuer
 
 BACK = [f"http://127.0.0.1:{port}/callback" for port in range(8767, 8772)]
 
@@ -47,6 +49,14 @@ class Person:
     def asked_for(self) -> dict[str, str]:
         """The parameters of the last authorization request."""
         return dict(parse_qsl(urlsplit(self.urls[-1]).query))
+
+
+@asynccontextmanager
+async def signed_in(**options: object) -> AsyncIterator[tuple[ScriptedIssuer, Person, Record]]:
+    """An issuer with these options, a person who has signed in there, and the record of that."""
+    with scripted_issuer(**options) as issuer:
+        person = Person(issuer)
+        yield issuer, person, await person.signs_in()
 
 
 def server_at(url: str, **auth: object) -> ServerConfig:

@@ -14,7 +14,7 @@ from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signed_in import BACK, Person, refusal, server_at
+from tests.mcpx.oauth.signed_in import BACK, Person, refusal, server_at, signed_in
 
 pytestmark = pytest.mark.anyio
 SECOND_CLIENT = 2
@@ -64,9 +64,7 @@ async def test_a_person_signs_in(options):
 
 
 async def test_a_client_that_is_known_is_not_registered_again():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         second = await person.signs_in(replace(first, tokens=None))
         assert second.registration == first.registration
         assert len(issuer.seen("register")) == 1
@@ -83,9 +81,7 @@ async def test_a_client_that_is_known_is_not_registered_again():
     ids=["forgotten", "of another issuer", "other redirect", "expired"],
 )
 async def test_a_stale_client_is_registered_anew_once_before_the_person_is_asked(spoil):
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         changes = spoil(issuer, first) or {}
         stale = replace(first, tokens=None, registration=replace(first.registration, **changes))
 
@@ -115,9 +111,7 @@ async def test_an_issuer_says_in_its_own_way_that_it_does_not_know_the_client(fa
 
 
 async def test_a_client_that_is_refused_at_the_end_is_registered_anew_by_the_next_sign_in():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         issuer.faults["token"] = Fault(status=401, body={"error": "invalid_client"}, times=1)
         error = await refused(person, first)
         assert error.problem is Problem.CLIENT_REFUSED
@@ -159,9 +153,7 @@ async def test_a_client_with_a_secret_shows_it_although_no_method_was_said():
 
 
 async def test_a_registration_does_not_replace_the_client_of_tokens_in_use():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         person.saved.clear()
         issuer.forget_clients()
         await person.signs_in(first)
@@ -412,9 +404,7 @@ async def test_a_person_who_gives_up_may_have_met_an_unknown_client(after_s, is_
         await anyio.sleep_forever()
 
     monkeypatch.setattr(module, "STUCK_AFTER_S", after_s)
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        in_use = await person.signs_in()
+    async with signed_in() as (_, person, in_use):
         person.saved.clear()
         for record in (in_use, replace(in_use, tokens=None)):
             with anyio.CancelScope() as scope:
@@ -424,9 +414,7 @@ async def test_a_person_who_gives_up_may_have_met_an_unknown_client(after_s, is_
 
 async def test_nothing_of_it_is_logged(caplog):
     caplog.set_level(logging.DEBUG)
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         issuer.callback = {"state": "other"}
         await refused(person, record)
         assert not any(secret in caplog.text for secret in issuer.secrets)

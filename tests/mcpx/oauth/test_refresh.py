@@ -13,15 +13,13 @@ from mcpx.oauth import token_requests
 from mcpx.oauth.errors import Problem
 from mcpx.oauth.token_requests import refresh
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signed_in import Person, refusal, server_at
+from tests.mcpx.oauth.signed_in import Person, refusal, server_at, signed_in
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_refresh_is_one_request_and_no_discovery():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         before = len(issuer.requests)
 
         second = await refresh(person.server, first)
@@ -37,9 +35,7 @@ async def test_a_refresh_is_one_request_and_no_discovery():
 
 
 async def test_what_the_answer_does_not_repeat_is_kept():
-    with scripted_issuer(rotates=False) as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in(rotates=False) as (issuer, person, first):
         issuer.token_answer = {"scope": None, "expires_in": None, "refresh_token": ""}
         second = await refresh(person.server, first)
         assert second.tokens.refresh_token == first.tokens.refresh_token
@@ -49,17 +45,13 @@ async def test_what_the_answer_does_not_repeat_is_kept():
 
 @pytest.mark.parametrize("expires_in", [0, -1, "", "soon", None, []])
 async def test_a_lifetime_that_says_nothing_is_none(expires_in):
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         issuer.token_answer = {"expires_in": expires_in}
         assert (await refresh(person.server, first)).tokens.expires_at is None
 
 
 async def test_an_answer_in_other_words_is_read():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        first = await person.signs_in()
+    async with signed_in() as (issuer, person, first):
         issuer.token_answer = {
             "expires_in": "60.0",
             "scope": ["read", "wri\x1bte", "write"],
@@ -134,9 +126,7 @@ async def test_a_key_that_cannot_sign_is_said_without_the_key():
     ids=str,
 )
 async def test_a_refusal_is_for_good_and_a_failure_for_now(fault, problem):
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         issuer.faults["token"] = fault
         error = await refusal(issuer, refresh(person.server, record))
         assert error.problem is problem
@@ -147,9 +137,7 @@ async def test_a_refusal_is_for_good_and_a_failure_for_now(fault, problem):
 
 
 async def test_a_server_that_is_down_is_for_now():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         issuer.go_down("issuer")
         error = await refusal(issuer, refresh(person.server, record))
         assert error.for_now
@@ -157,26 +145,20 @@ async def test_a_server_that_is_down_is_for_now():
 
 
 async def test_a_network_in_which_somebody_else_answers_is_for_now():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         near = {**record.metadata, "token_endpoint": "http://10.0.0.1/token"}
         assert (await refusal(issuer, refresh(person.server, replace(record, metadata=near)))).for_now
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("x", None), ("9" * 99, None), ("-1", None)])
 async def test_how_long_to_wait_is_passed_on(header, seconds):
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         issuer.faults["token"] = Fault(status=429, headers={"retry-after": header})
         assert (await refusal(issuer, refresh(person.server, record))).retry_after_s == seconds
 
 
 async def test_a_server_that_quotes_what_it_was_sent_is_not_quoted():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         said = f"the token {record.tokens.refresh_token} is bad"
         issuer.faults["token"] = Fault(status=400, body={"error": "invalid_grant", "error_description": said})
         error = await refusal(issuer, refresh(person.server, record))
@@ -185,9 +167,7 @@ async def test_a_server_that_quotes_what_it_was_sent_is_not_quoted():
 
 async def test_a_refresh_ends(monkeypatch):
     monkeypatch.setattr(token_requests, "TOKEN_TIMEOUT_S", 0.05)
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         issuer.faults["token"] = Fault(hold=True)
         error = await refusal(issuer, refresh(person.server, record))
         issuer.release()
@@ -195,9 +175,7 @@ async def test_a_refresh_ends(monkeypatch):
 
 
 async def test_there_is_nothing_to_refresh_with():
-    with scripted_issuer(refresh_tokens=False) as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in(refresh_tokens=False) as (issuer, person, record):
         for nothing in (record, replace(record, tokens=None), replace(record, metadata=None)):
             error = await refusal(issuer, refresh(person.server, nothing))
             assert error.problem is Problem.GRANT_REFUSED
@@ -206,9 +184,7 @@ async def test_there_is_nothing_to_refresh_with():
 
 
 async def test_a_token_endpoint_that_has_moved_is_found_again():
-    with scripted_issuer() as issuer:
-        person = Person(issuer)
-        record = await person.signs_in()
+    async with signed_in() as (issuer, person, record):
         old = {**record.metadata, "token_endpoint": f"{issuer.issuer}/gone"}
 
         second = await refresh(person.server, replace(record, metadata=old))

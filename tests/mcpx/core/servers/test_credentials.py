@@ -80,53 +80,6 @@ def guarded(raw, vault):
     raw.admits = lambda headers: headers.get("x-api-key") == vault.token.read_text()
 
 
-async def test_a_refusal_over_http_is_answered_with_a_value_of_now(tmp_path, vault):
-    with raw_http({}) as raw:
-        guarded(raw, vault)
-        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
-        async with await opened(tmp_path, server) as hub:
-            watch = Watch(hub)
-            await hub.settled(15)
-            for token in ("two", "three", "four"):
-                vault.holds(token)
-                assert await watch.text("echo") == "pong"
-            assert vault.times == 4
-            assert raw.refused == 3
-            assert hub.upstreams["s"].queue.lifecycle().failures == 0
-
-
-async def test_one_fetch_for_all_calls_that_are_refused_together(tmp_path, vault):
-    with raw_http({}) as raw:
-        guarded(raw, vault)
-        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
-        async with await opened(tmp_path, server) as hub:
-            watch = Watch(hub)
-            await hub.settled(15)
-            vault.holds("two")
-            async with anyio.create_task_group() as tasks:
-                for _ in range(20):
-                    tasks.start_soon(watch.text, "echo")
-            assert vault.times == 2
-
-
-async def test_a_value_that_stays_wrong_parks_the_server_and_says_what_was_tried(tmp_path, vault):
-    with raw_http({}) as raw:
-        guarded(raw, vault)
-        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
-        async with await opened(tmp_path, server) as hub:
-            watch = Watch(hub)
-            await hub.settled(15)
-            raw.admits = lambda _headers: False
-            with pytest.raises(CallError) as caught:
-                await hub.calls.exec("s", "echo", None)
-            assert caught.value.code is Code.SERVER_UNAVAILABLE
-            for _ in range(5):
-                await watch.failure("echo")
-            assert vault.times <= 3
-            assert "which were fetched again" in str(caught.value)
-            assert "one" not in str(caught.value)
-
-
 @asynccontextmanager
 async def refusing(tmp_path, vault, **settings):
     """A server that admits who has the token of now, and a hub that has the first one."""
@@ -137,6 +90,38 @@ async def refusing(tmp_path, vault, **settings):
             watch = Watch(hub)
             await hub.settled(15)
             yield watch, raw
+
+
+async def test_a_refusal_over_http_is_answered_with_a_value_of_now(tmp_path, vault):
+    async with refusing(tmp_path, vault) as (watch, raw):
+        for token in ("two", "three", "four"):
+            vault.holds(token)
+            assert await watch.text("echo") == "pong"
+        assert vault.times == 4
+        assert raw.refused == 3
+        assert watch.hub.upstreams["s"].queue.lifecycle().failures == 0
+
+
+async def test_one_fetch_for_all_calls_that_are_refused_together(tmp_path, vault):
+    async with refusing(tmp_path, vault) as (watch, _):
+        vault.holds("two")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(watch.text, "echo")
+        assert vault.times == 2
+
+
+async def test_a_value_that_stays_wrong_parks_the_server_and_says_what_was_tried(tmp_path, vault):
+    async with refusing(tmp_path, vault) as (watch, raw):
+        raw.admits = lambda _headers: False
+        with pytest.raises(CallError) as caught:
+            await watch.hub.calls.exec("s", "echo", None)
+        assert caught.value.code is Code.SERVER_UNAVAILABLE
+        for _ in range(5):
+            await watch.failure("echo")
+        assert vault.times <= 3
+        assert "which were fetched again" in str(caught.value)
+        assert "one" not in str(caught.value)
 
 
 async def test_sixty_four_calls_that_wait_for_one_fetch_are_all_answered(tmp_path, vault):
@@ -223,34 +208,25 @@ async def test_servers_that_share_a_command_and_are_refused_together_run_it_once
 
 async def test_a_token_that_expires_all_the_time_fails_no_call(tmp_path, vault):
     """One fetch for each expiry, whoever is refused meanwhile."""
-    with raw_http({}) as raw:
-        guarded(raw, vault)
-        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
-        async with await opened(tmp_path, server) as hub:
-            watch, said = Watch(hub), []
-            await hub.settled(15)
+    async with refusing(tmp_path, vault) as (watch, _):
+        said = []
 
-            async def caller():
-                for _ in range(20):
-                    said.append(await watch.outcome("echo"))
-                    if len(said) % 10 == 0:
-                        vault.holds(f"token-{len(said)}")
+        async def caller():
+            for _ in range(20):
+                said.append(await watch.outcome("echo"))
+                if len(said) % 10 == 0:
+                    vault.holds(f"token-{len(said)}")
 
-            async with anyio.create_task_group() as tasks:
-                for _ in range(4):
-                    tasks.start_soon(caller)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(caller)
     assert said == [None] * 80
     assert vault.times <= 1 + len(said) // 10
 
 
 async def test_a_reload_does_not_take_a_renewed_value_for_a_change(tmp_path, vault):
-    with raw_http({}) as raw:
-        guarded(raw, vault)
-        server = {"url": raw.url, "headers": {"X-Api-Key": vault.command}, "era": "handshake"}
-        async with await opened(tmp_path, server) as hub:
-            watch = Watch(hub)
-            await hub.settled(15)
-            vault.holds("two")
-            await watch.text("echo")
-            plan = await hub.reload(load(tmp_path / "mcpx.json"))
-            assert not plan.changed
+    async with refusing(tmp_path, vault) as (watch, _):
+        vault.holds("two")
+        await watch.text("echo")
+        plan = await watch.hub.reload(load(tmp_path / "mcpx.json"))
+        assert not plan.changed

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.core.config.load import (
+    CLUSTER_FILE,
+    ClusterFile,
+    read_cluster_file,
+    remove_cluster_file,
+    write_cluster_file,
+)
 from mcpx.core.events.search_history import HistoryFile, SearchHistory
 from mcpx.core.events.stats_file import StatsFile
 from mcpx.core.policy.agreements import STORE, Agreements
 from mcpx.core.policy.tokens import TokenError, load_named
 from mcpx.core.servers.offers import remembered
 from mcpx.core.servers.transport.ledger import Ledger
-from mcpx.core.store.cluster_file import (
-    FILE_NAME,
-    ClusterFile,
-    read_cluster_file,
-    remove_cluster_file,
-    write_cluster_file,
-)
 from mcpx.core.store.folders import distrust_folder, foreign_folder
 from mcpx.core.store.private_files import ForeignFileError, read_own_file, remove_partial, replace_file
 from mcpx.errors import DaemonError
@@ -122,7 +122,7 @@ def test_what_was_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
     assert read_cluster_file(folder) == ClusterFile("10.0.0.1:6379", allow_open=False)
     write_cluster_file(folder, "auto", allow_open=True)
     assert read_cluster_file(folder) == ClusterFile("auto", allow_open=True)
-    assert (folder / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert (folder / CLUSTER_FILE).stat().st_mode & 0o777 == 0o600
     assert remove_cluster_file(folder)
     assert read_cluster_file(folder) is None
     assert not remove_cluster_file(folder)
@@ -130,14 +130,14 @@ def test_what_was_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("contents", [b"", b"{}", b'{"address":1}', b'{"address":"\xff"}', b"[" * 100_000])
 def test_one_that_cannot_be_used_is_an_error_and_not_no_cluster(tmp_path: Path, contents: bytes) -> None:
-    (tmp_path / FILE_NAME).write_bytes(contents)
-    with pytest.raises(DaemonError, match=FILE_NAME):
+    (tmp_path / CLUSTER_FILE).write_bytes(contents)
+    with pytest.raises(DaemonError, match=CLUSTER_FILE):
         read_cluster_file(tmp_path)
 
 
 def test_one_that_others_may_change_or_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     write_cluster_file(tmp_path, "10.0.0.1:6379")
-    path = tmp_path / FILE_NAME
+    path = tmp_path / CLUSTER_FILE
     path.chmod(0o666)
     with pytest.raises(DaemonError, match="others may change it"):
         read_cluster_file(tmp_path)
