@@ -23,8 +23,8 @@ LONG_FUNCTION: Final = 40  # lines
 NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
 LIMITS: Final = {
     "lines": 112_150,  # on the way to 72,000; what clients and people ask for takes lines
-    "files": 557,  # to 420
-    "modules with one importer": 91,  # to 60
+    "files": 553,  # to 420
+    "modules with one importer": 89,  # to 60
     "circles of modules": 0,
     "circles of packages": 0,
     "imports inside functions": 147,

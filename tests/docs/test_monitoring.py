@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from mcpx.core.daemon.metric_families import FAMILIES
-from mcpx.core.gateway.frontends.http.monitoring import HEALTHY, READY
+from mcpx.core.gateway.frontends.http.frontend import HEALTHY, READY
 from tests.docs import pages
 
 TEXT = pages.read(pages.ROOT / "docs" / "monitoring.md")

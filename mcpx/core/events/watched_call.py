@@ -102,19 +102,9 @@ def shown_call(
         "server": shown_name(server),
         "kind": kind,
         "tool": shown_name(name),
-        "ms": None,
-        "outcome": None,
-        "code": None,
-        "end": None,
-        "approval": None,
-        "rule": None,
-        "tokens_in": None,
-        "tokens_out": None,
-        "tokens_direct": None,
-        "cut": False,
-        "bytes_out": None,
-        "read_only": False,
-        "repeatable": False,
+        **dict.fromkeys(("ms", "outcome", "code", "end", "approval", "rule")),
+        **dict.fromkeys(("tokens_in", "tokens_out", "tokens_direct", "bytes_out")),
+        **dict.fromkeys(("cut", "read_only", "repeatable"), False),
     }
 
 

@@ -100,12 +100,8 @@ class Counters:
         durations.counts[bisect_left(BOUNDS_S, seconds)] += 1
         durations.sum += seconds
 
-    def percentile(self, share: float) -> float | None:
-        """The duration that `share` of the recent calls did not exceed (nearest rank); None without calls."""
-        return self.percentiles(share)[0]
-
     def percentiles(self, *shares: float) -> list[float | None]:
-        """The same for several shares, in one look at the calls."""
+        """The durations that shares of the recent calls did not exceed (nearest rank); None without calls."""
         return percentiles(self._recent, *shares)
 
     def recent(self, most: int) -> list[float]:

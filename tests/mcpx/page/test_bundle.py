@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcpx.page
-from mcpx.page import bundle, routes
+from mcpx.page import routes
 from tests.mcpx.page.visiting import Visitor, served
 
 STATIC = Path(mcpx.page.__file__).parent / "static"
@@ -25,9 +25,9 @@ def sources(suffix: str) -> dict[str, str]:
 
 def test_every_module_and_every_style_sheet_is_in_it_once() -> None:
     modules, styles = sources(".mjs"), sources(".css")
-    script = bundle.script(modules, "app.mjs")
+    script = routes.script(modules, "app.mjs")
     assert sorted(re.findall(r"^// --- (\S+\.mjs)$", script, re.MULTILINE)) == sorted(modules)
-    style = bundle.style(styles)
+    style = routes.style(styles)
     order = re.findall(r"^/\* --- (\S+\.css) \*/$", style, re.MULTILINE)
     assert order[0] == "style.css"  # what views say has the last word
     assert sorted(order) == sorted(styles)
@@ -36,7 +36,7 @@ def test_every_module_and_every_style_sheet_is_in_it_once() -> None:
 def test_the_same_sources_make_the_same_bytes() -> None:
     modules = sources(".mjs")
     turned = dict(reversed(modules.items()))
-    assert bundle.script(modules, "app.mjs") == bundle.script(turned, "app.mjs")
+    assert routes.script(modules, "app.mjs") == routes.script(turned, "app.mjs")
 
 
 FORMS = {
@@ -67,7 +67,7 @@ def test_each_form_does_what_it_does_as_modules(tmp_path: Path) -> None:
     for name, text in FORMS.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / "page.mjs").write_text(bundle.script(FORMS, "app.mjs"))
+    (tmp_path / "page.mjs").write_text(routes.script(FORMS, "app.mjs"))
     said = [
         subprocess.run(["node", tmp_path / name], check=True, capture_output=True, timeout=60).stdout
         for name in ("app.mjs", "page.mjs")
@@ -87,8 +87,8 @@ def test_each_form_does_what_it_does_as_modules(tmp_path: Path) -> None:
 )
 def test_what_it_does_not_understand_is_refused(text: str, problem: str) -> None:
     others = {"other.mjs": 'import { b } from "./app.mjs";\nexport const a = b;\n'}
-    with pytest.raises(bundle.BundleError, match=problem):
-        bundle.script({"app.mjs": text, **others}, "app.mjs")
+    with pytest.raises(routes.BundleError, match=problem):
+        routes.script({"app.mjs": text, **others}, "app.mjs")
 
 
 @pytest.mark.anyio

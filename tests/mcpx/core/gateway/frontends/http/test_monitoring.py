@@ -24,7 +24,7 @@ from mcpx.core.daemon.metric_families import FAMILIES
 from mcpx.core.daemon.monitoring import Scrapes, exposition, read
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http import monitoring as http_monitoring
+from mcpx.core.gateway.frontends.http import frontend as http_monitoring
 from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue, revoke
 from mcpx.core.system.linux import LINUX
