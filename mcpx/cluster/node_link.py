@@ -55,21 +55,18 @@ class Places(Protocol):
 
     async def place(self, server: ServerConfig, session: str) -> NodeTarget:
         """Choose the node for a session with that server; raises `ConnectionLost` if none can take it."""
-        ...
 
     def watch(self, session: str, target: NodeTarget, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called, once, with the reason when that node does not answer any more.
 
         Call the result when the session has ended or was never opened. `on_lost` must not wait, nor raise.
         """
-        ...
 
     def refused(self, session: str) -> None:
         """Place nothing for a while on the node of a session, which has no room for it.
 
         Ask for another place before you call what `watch` gave: what is reserved goes along.
         """
-        ...
 
 
 class _NoRoom(ConnectionLost):

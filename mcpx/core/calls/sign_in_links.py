@@ -46,17 +46,14 @@ class PendingSignIn(Protocol):
     @property
     def name(self) -> str:
         """The name of the entry whose account it is."""
-        ...
 
     @property
     def note(self) -> str | None:
         """Text for a person before they open the link; None for nothing."""
-        ...
 
     @property
     def redirect_uri(self) -> str | None:
         """The address that the browser returns to, once it is known."""
-        ...
 
     async def url(self) -> str:
         """Return the address for the person to open, once it is known.
@@ -64,7 +61,6 @@ class PendingSignIn(Protocol):
         Raises:
             MCPXError: The sign-in is over.
         """
-        ...
 
     async def wait(self, timeout_s: float | None = None) -> None:
         """Wait until it is signed in, so long at most.
@@ -72,19 +68,15 @@ class PendingSignIn(Protocol):
         Raises:
             MCPXError: It failed, was cancelled, or takes longer.
         """
-        ...
 
     def leave(self) -> None:
         """Want it no more. It is cancelled when nobody does."""
-        ...
 
     def report(self) -> JSON:
         """Return the address to open, as a report of the control request `login`."""
-        ...
 
     def result(self) -> JSON:
         """Return what came of it, as the response to the control request `login`."""
-        ...
 
 
 Begin = Callable[[str], PendingSignIn]

@@ -168,15 +168,12 @@ class Cluster(Protocol[H_contra]):
     @property
     def placement(self) -> Placement:
         """The node for each server."""
-        ...
 
     def expand(self, config: Config) -> Config:
         """Return the configuration with all commands on nodes that may be there."""
-        ...
 
     def join(self, hub: H_contra, /) -> None:
         """Add the children of the cluster to a hub that does not run yet."""
-        ...
 
     async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
         """Do what `mcpx cluster` asks, if anything, and say how the cluster is.
@@ -184,15 +181,12 @@ class Cluster(Protocol[H_contra]):
         Raises:
             MCPXError: It cannot be done.
         """
-        ...
 
     def status(self) -> ClusterStatus:
         """Return the link to Ray and the gateways, as `mcpx status` has them."""
-        ...
 
     def nodes(self) -> list[NodeStatus]:
         """Return the nodes, as `mcpx status` shows them."""
-        ...
 
 
 Serve = Callable[[Any], None]
@@ -204,15 +198,12 @@ class Forwarder(Protocol):
 
     def around(self, serve: Serve, /) -> Serve:
         """Return what serves the requests of this replica by `serve`, and passes others on."""
-        ...
 
     def seal_kept(self, result_id: str) -> str:
         """Return the id of a kept result as all replicas read it."""
-        ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Open the connections to other replicas; at exit they are closed."""
-        ...
 
 
 class OpenForwarder(Protocol):

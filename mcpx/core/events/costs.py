@@ -157,7 +157,6 @@ class Offers(Protocol):
     @property
     def catalogue(self) -> Catalogue | None:
         """The offers of the server, or its last ones; None where they are not known."""
-        ...
 
 
 Menu = Mapping[str, tuple[int, int]]

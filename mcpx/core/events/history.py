@@ -28,7 +28,6 @@ class Counting(Protocol):
     @property
     def counters(self) -> Counters:
         """The calls of its sessions."""
-        ...
 
 
 class Point(NamedTuple):

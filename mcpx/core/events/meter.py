@@ -74,7 +74,6 @@ class Watch(Protocol):
         self, watched: Watched, raw: msgspec.Raw | bytes, pieces: Pieces, cost: tuple[int, int] | None
     ) -> None:
         """Note the answer to a call; `cost` is the direct and the spent one, where they were looked at."""
-        ...
 
 
 class _Row:

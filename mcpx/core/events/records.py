@@ -205,15 +205,12 @@ class Log(Protocol):
 
     def note_turn(self) -> None:
         """Have what begins and ends in this turn on disk."""
-        ...
 
     def flush(self) -> None:
         """Write the lines that wait."""
-        ...
 
     def describe(self, record: Record) -> None:
         """Have a record get a line that was refused before its arguments were looked at."""
-        ...
 
     def begun(self, record: Record) -> None:
         """Have a record that begins on disk at once.
@@ -221,11 +218,9 @@ class Log(Protocol):
         Raises:
             CallError: `overloaded`: it must be, and cannot.
         """
-        ...
 
     def ended(self, records: list[Record]) -> None:
         """Have their lines written."""
-        ...
 
 
 class Tally(Protocol):
@@ -237,23 +232,18 @@ class Tally(Protocol):
 
     def count_soon(self) -> None:
         """Have what is `noted` counted in a moment."""
-        ...
 
     def count(self) -> None:
         """Count what is `noted`."""
-        ...
 
     def begun(self, record: Record) -> None:
         """Count a call that begins, at once."""
-        ...
 
     def asked(self, target: Target, end: End) -> None:
         """Note that a call that ended so was answered with a question, as a record says of itself."""
-        ...
 
     def goes_on(self, target: Target) -> None:
         """Take back the count of a call that ended with a question: it goes on with the answer."""
-        ...
 
 
 class Uses(Protocol):
@@ -262,11 +252,9 @@ class Uses(Protocol):
     @property
     def open(self) -> Mapping[Origin, object]:
         """The clients that it waits for."""
-        ...
 
     def ended(self, record: Record) -> None:
         """Note that a call of one of them has ended."""
-        ...
 
 
 class Watch(Protocol):
@@ -274,11 +262,9 @@ class Watch(Protocol):
 
     def begun(self, record: Record, request: object | None) -> None:
         """Note a call that begins; `request` is that of the pipeline, where it has come there."""
-        ...
 
     def ended(self, record: Record) -> None:
         """Note that a call has ended."""
-        ...
 
 
 # --- the stream

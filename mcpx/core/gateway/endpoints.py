@@ -147,7 +147,6 @@ class StreamConnection(Protocol):
 
     async def run(self) -> None:
         """Serve until the channel ends."""
-        ...
 
 
 class StreamClient:

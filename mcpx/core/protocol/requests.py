@@ -40,15 +40,12 @@ class Peer(Protocol):
     @property
     def is_local(self) -> bool:
         """True if the client's person is at this machine, and it came with no token of a name."""
-        ...
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Send a notification; `params` is empty where there are none."""
-        ...
 
     def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
         """Send a request of the server."""
-        ...
 
 
 OnProgress = Callable[[bytes], None]
@@ -115,7 +112,6 @@ class Recorded(Protocol):
 
     def from_cache(self, size: int) -> None:
         """Note that the call is answered with a result that was kept, of so many bytes."""
-        ...
 
 
 class CallTool(_Request, frozen=True):

@@ -83,7 +83,6 @@ class Writer(Protocol):
 
     def write(self, *pieces: Bytes) -> object:
         """Send a message in pieces, with the line's end."""
-        ...
 
 
 class Open(Protocol):

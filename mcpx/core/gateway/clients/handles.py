@@ -138,7 +138,6 @@ class Writer(Protocol):
 
     def write(self, *pieces: envelope.Bytes) -> None:
         """Send an answer in pieces."""
-        ...
 
 
 class Wire(Protocol):
@@ -150,35 +149,28 @@ class Wire(Protocol):
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> JSON:
         """Ask the client, and wait for its answer."""
-        ...
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Send a notification."""
-        ...
 
     @property
     def channel(self) -> Writer:
         """The channel for answers."""
-        ...
 
     @property
     def take_slowly(self) -> Callable[[envelope.RequestId, str, msgspec.Raw], None]:
         """Has the SDK's handlers serve a request that the fast path has had."""
-        ...
 
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function."""
-        ...
 
     def notify_lossy(self, method: str, params: envelope.Bytes | None) -> None:
         """Send a progress or log message."""
-        ...
 
     def notify_progress(self, token: envelope.RequestId, members: bytes) -> None:
         """Send progress on a request."""
-        ...
 
 
 class StreamLog(msgspec.Struct):

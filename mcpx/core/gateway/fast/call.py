@@ -65,19 +65,15 @@ class Encoder(Protocol):
 
     def tool(self, raw: msgspec.Raw, request: Exec) -> Encoded:
         """Encode the result of a tool."""
-        ...
 
     def resource(self, raw: msgspec.Raw, request: Read) -> Encoded:
         """Encode the result of a read."""
-        ...
 
     def members(self, result: JSON) -> list[Bytes]:
         """Encode input requests in the place of a result."""
-        ...
 
     def failed(self, error: CallError, request: Exec | Read) -> list[Bytes] | bytes:
         """Encode a failure: as a result, or as the `error` of the response."""
-        ...
 
 
 class Connected(Protocol):
@@ -96,12 +92,10 @@ class Connected(Protocol):
     @property
     def connection(self) -> Connection:
         """Its connection."""
-        ...
 
     @property
     def caller(self) -> Callable[..., Caller]:
         """Makes the caller of a request (`stream_caller`)."""
-        ...
 
 
 class _Named(Protocol):

@@ -210,11 +210,9 @@ class Over(Protocol):
     @property
     def outgoing(self) -> Outgoing | None:
         """The requests to the client; None for one that cannot be asked."""
-        ...
 
     def say(self, *pieces: Bytes, lossy: bool = False) -> None:
         """Send a message."""
-        ...
 
 
 class TransparentService:

@@ -47,12 +47,10 @@ class FormSettings(Protocol):
     @property
     def max_description_len(self) -> int:
         """Characters of a description."""
-        ...
 
     @property
     def schema_compression_enabled(self) -> bool:
         """True if parameters are shown as TypeScript."""
-        ...
 
 
 class ToolForms:

@@ -42,7 +42,6 @@ class ClientHandle(Protocol):
 
     def caller(self) -> Caller:
         """The client as it is asked between its calls."""
-        ...
 
     def sees(self, server: str) -> bool:
         """True if it is shown that server. To one that is not, nothing of the server may get."""

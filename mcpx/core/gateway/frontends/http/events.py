@@ -37,7 +37,6 @@ class Ticks(Protocol):
 
     def tick(self) -> None:
         """Take note that time has passed."""
-        ...
 
 
 class Ticker:

@@ -61,42 +61,33 @@ class Carrier(Protocol):
     @property
     def noted(self) -> dict[str, Any]:
         """For what is found out once for the whole connection."""
-        ...
 
     def go_on(self, exchange: HttpExchange) -> None:
         """Ask for the body of a request that waits to be asked."""
-        ...
 
     @property
     def ends(self) -> tuple[Address | None, Address | None]:
         """The addresses of the client and of this side; None for those of a client that has left."""
-        ...
 
     @property
     def is_local(self) -> bool:
         """True if the client is on this machine."""
-        ...
 
     @property
     def is_last(self) -> bool:
         """True if the connection ends with its next response."""
-        ...
 
     def send(self, *pieces: Bytes) -> None:
         """Write to the client."""
-        ...
 
     def drop(self) -> None:
         """Note that something was not sent, for the client does not read."""
-        ...
 
     def finished(self, *, closes: bool) -> None:
         """Note that the response to the request that was served is whole, and the last one if `closes`."""
-        ...
 
     async def wait_taken(self) -> None:
         """Wait while the client leaves too much unread."""
-        ...
 
 
 class HttpExchange:

@@ -72,7 +72,6 @@ class Slow(Protocol):
 
     def take_slowly(self, posted: Posted, request_id: RequestId, method: str, raw: msgspec.Raw, /) -> None:
         """Serve one."""
-        ...
 
 
 class Posted:

@@ -54,15 +54,12 @@ class Site(Protocol):
 
     def look(self, exchange: HttpExchange) -> Refusal | None:
         """Return the refusal of a request by its head; None for one that is let in."""
-        ...
 
     def is_valid(self, bearer: Bearer) -> bool:
         """Return True if a bearer still lets in: all there is to look at for a head that is steady."""
-        ...
 
     def serve(self, exchange: HttpExchange) -> None:
         """Respond to a request that is whole, at once or later."""
-        ...
 
 
 class _Known(NamedTuple):

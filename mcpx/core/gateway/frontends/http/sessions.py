@@ -57,19 +57,15 @@ class Client(Protocol):
     @property
     def version(self) -> str | None:
         """The revision that was agreed on, once `initialize` is answered."""
-        ...
 
     def take(self, posted: Posted, message: RPCMessage, /) -> None:
         """Serve a request; `posted` must get its answer, now or later."""
-        ...
 
     def notice(self, exchange: HttpExchange, message: RPCMessage, /) -> None:
         """Take a notification."""
-        ...
 
     def close(self) -> None:
         """End what belongs to the client: its session is over."""
-        ...
 
 
 class Service(Protocol):
@@ -77,12 +73,10 @@ class Service(Protocol):
 
     def open(self, session: Session) -> Client:
         """Serve one more session."""
-        ...
 
     @property
     def sessionless(self) -> Client:
         """Serves the requests without a session."""
-        ...
 
 
 class Session(Asked):
