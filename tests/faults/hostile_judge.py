@@ -116,8 +116,6 @@ async def _judge_remains(seen: HostileSeen, mcpx: Mcpx) -> None:
     """The row's servers are taken away: nothing of theirs may be left."""
     mark = mcpx.mark
     await anyio.to_thread.run_sync(mcpx.clear)
-    left = await traces.left_over(mark)
-    dead = traces.zombies(mcpx.pid)
-    seen.left += len(left) + len(dead)
-    seen.check(not left, f"processes are left: {left}")
-    seen.check(not dead, f"zombies are left: {dead}")
+    left = await traces.left_over(mark, mcpx.pid)
+    seen.left += len(left)
+    seen.check(not left, f"processes or zombies are left: {left}")

@@ -75,10 +75,10 @@ def _state(pid: int) -> str:
         return ""
 
 
-async def left_over(mark: str) -> list[int]:
-    """The marked processes that are still there after a bounded wait for them to go."""
+async def left_over(mark: str, parent: int | None = None) -> list[int]:
+    """The marked processes, and the zombies of a parent, that are still there after a bounded wait."""
     with anyio.move_on_after(LEAVE_S):
-        while left := marked(mark):  # noqa: ASYNC110 - nothing tells when a process that is not ours is gone
+        while left := marked(mark) + ([] if parent is None else zombies(parent)):  # noqa: ASYNC110 - nothing tells when a process that is not ours is gone
             await anyio.sleep(LOOK_S)
     return left
 
