@@ -181,7 +181,8 @@ class Audit:
         Raises:
             CallError: `overloaded`: the log is required, and cannot be written.
         """
-        self._begin([record])
+        self.beginning.append(record)
+        self.note_turn()
         if self.is_required and not self._has_room(record):
             raise _not_audited(self.problem or "it is full", record)
 
@@ -193,26 +194,24 @@ class Audit:
         beginning, ending = self.beginning, self.ending
         if beginning:
             self.beginning = []
-            self._begin(beginning)
+            say(beginning)
+            if self._chain is None:
+                self.open()
+            if self._chain is not None:
+                self._chain.slots.begin(beginning)
         if ending:
             self.ending = []
-            self.ended(ending)
+            self._ended += ending
+            is_noted = self._chain is not None and self._chain.slots.end(ending)
+            if self._timer is None or not is_noted:
+                self._flush_soon(is_due=not is_noted or time.monotonic() - self._flushed_at > LINES_EVERY_S)
         if len(self._ended) >= (LINES_AT_ONCE if ending else LINES_AT_ONCE // 2):
             self._flush_soon(is_due=not self._is_slow)
 
-    def _begin(self, records: list[Record]) -> None:
-        say(records)
-        if self._chain is None:
-            self.open()
-        if self._chain is not None:
-            self._chain.slots.begin(records)
-
     def ended(self, records: list[Record]) -> None:
         """Have the lines of calls written, soon; their ends stand in their slots at once."""
-        self._ended += records
-        is_noted = self._chain is not None and self._chain.slots.end(records)
-        if self._timer is None or not is_noted:
-            self._flush_soon(is_due=not is_noted or time.monotonic() - self._flushed_at > LINES_EVERY_S)
+        self.ending += records
+        self.note_turn()
 
     def _flush_soon(self, *, is_due: bool) -> None:
         """Write the lines when those of this turn have been written, if that `is_due`; else in a moment."""

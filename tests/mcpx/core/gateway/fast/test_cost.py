@@ -20,8 +20,8 @@ from mcpx.core.wire.lines import Turns
 from mcpx.parts import open_hub
 from tests.mcpx.core.gateway.fast.test_path import served, shake_hands
 
-ONE = 83  # of a call by itself
-OF_MANY = 60  # of one among `WINDOW`, the turn's own share included
+ONE = 80  # of a call by itself
+OF_MANY = 58  # of one among `WINDOW`, the turn's own share included
 WINDOW = 32
 NEVER_S = 3600.0
 CHILD = Path(__file__).parents[5] / "scripts" / "lab" / "benchmarks" / "child.py"
