@@ -215,30 +215,41 @@ class Slots:
         MCPX may be killed between any two stores, and the next one believes what it finds. So an end is
         taken away first, and the number and the time, by which a call counts as open, come last.
         """
-        free, there = self._free, self._said
+        table, free, there, begun = self._map, self._free, self._said, self.begun
         for record in records:
-            said = record.said
-            length = len(said) + len(_CLIENT)
-            if length > MAX_SAID:
-                said = said_of((*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS)), b"null")
-                length = len(said) + len(_CLIENT)
-            if length > MAX_SAID or not (free or self._grow_if_possible()):
-                continue
-            slot = free.pop()
-            self.begun = begun = self.begun + 1
-            table = self._map
-            if table is None:
-                if not self._written(_SLOT.pack(begun, record.at_us, length, 0) + _CLIENT + said, slot):
+            if not free:
+                if not self._grow_if_possible():
+                    break
+                table = self._map
+            slot, said, begun = free.pop(), record.said, begun + 1
+            if table is None or there.get(slot) is not said:
+                if not self._say(slot, begun, record):
                     free.append(slot)
                     continue
-            else:
+            else:  # most calls are like the last one in their slot
                 table[slot + _MARK_AT] = 0
-                if there.get(slot) is not said:  # most calls are like the last one in their slot
-                    there[slot] = said
-                    table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
-                    _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
                 _BEGUN.pack_into(table, slot, begun, record.at_us)
             record.slot = slot
+        self.begun = begun
+
+    def _say(self, slot: int, begun: int, record: Record) -> bool:
+        """Note a call in a slot where another text stands; false where it cannot be noted."""
+        said = record.said
+        length = len(said) + len(_CLIENT)
+        if length > MAX_SAID:
+            said = said_of((*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS)), b"null")
+            length = len(said) + len(_CLIENT)
+        if length > MAX_SAID:
+            return False
+        table = self._map
+        if table is None:
+            return self._written(_SLOT.pack(begun, record.at_us, length, 0) + _CLIENT + said, slot)
+        table[slot + _MARK_AT] = 0
+        self._said[slot] = said
+        table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
+        _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
+        _BEGUN.pack_into(table, slot, begun, record.at_us)
+        return True
 
     def end(self, records: Iterable[Record]) -> bool:
         """Note how calls have ended; false where that is not possible for all of them."""
