@@ -143,7 +143,9 @@ def processes(*words: str) -> list[int]:
     if PROC.is_dir():  # tests look often, and `ps` takes ten times as long
         pids = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
         lines = {pid: command_line(pid) for pid in pids if pid != os.getpid()}
-        return [pid for pid, line in lines.items() if line and all(word in line for word in words)]
+        found = {pid: line for pid, line in lines.items() if line and all(word in line for word in words)}
+        # what its parent has forked off and not yet begun still has the parent's command line
+        return [pid for pid, line in found.items() if found.get(_parent(pid)) != line]
     listed = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True
     ).stdout
@@ -156,6 +158,13 @@ def processes(*words: str) -> list[int]:
         and all(word in row[2] for word in words)
         and int(row[0]) != os.getpid()
     ]
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int((PROC / str(pid) / "stat").read_text().rpartition(") ")[2].split()[1])
+    except OSError:  # it has ended
+        return 0
 
 
 def parameters(house: House) -> Any:
