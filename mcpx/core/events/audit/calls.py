@@ -59,6 +59,7 @@ _LENGTH: Final = struct.Struct("=H")
 _LENGTH_AT: Final = 16
 _MARK_AT: Final = 18
 MAX_SAID: Final = SLOT_BYTES - _SLOT.size
+_MAX_REST: Final = MAX_SAID - len(_CLIENT)
 
 
 # --- the line
@@ -222,34 +223,30 @@ class Slots:
                     break
                 table = self._map
             slot, said, begun = free.pop(), record.said, begun + 1
-            if table is None or there.get(slot) is not said:
-                if not self._say(slot, begun, record):
+            if table is None or len(said) > _MAX_REST:
+                if not self._note(slot, begun, record):
                     free.append(slot)
                     continue
-            else:  # most calls are like the last one in their slot
+            else:
                 table[slot + _MARK_AT] = 0
+                if there.get(slot) is not said:  # most calls are like the last one in their slot
+                    there[slot] = said
+                    length = len(said) + len(_CLIENT)
+                    table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
+                    _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
                 _BEGUN.pack_into(table, slot, begun, record.at_us)
             record.slot = slot
         self.begun = begun
 
-    def _say(self, slot: int, begun: int, record: Record) -> bool:
-        """Note a call in a slot where another text stands; false where it cannot be noted."""
+    def _note(self, slot: int, begun: int, record: Record) -> bool:
+        """Note a call by a write, cut where it is too long; false where it cannot be noted."""
         said = record.said
-        length = len(said) + len(_CLIENT)
-        if length > MAX_SAID:
+        if len(said) > _MAX_REST:
             said = said_of((*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS)), b"null")
-            length = len(said) + len(_CLIENT)
-        if length > MAX_SAID:
-            return False
-        table = self._map
-        if table is None:
-            return self._written(_SLOT.pack(begun, record.at_us, length, 0) + _CLIENT + said, slot)
-        table[slot + _MARK_AT] = 0
-        self._said[slot] = said
-        table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
-        _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
-        _BEGUN.pack_into(table, slot, begun, record.at_us)
-        return True
+        whole = _CLIENT + said
+        self._said.pop(slot, None)
+        written = _SLOT.pack(begun, record.at_us, len(whole), 0) + whole
+        return len(whole) <= MAX_SAID and self._written(written, slot)
 
     def end(self, records: Iterable[Record]) -> bool:
         """Note how calls have ended; false where that is not possible for all of them."""
