@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,8 @@ def perform(node: str, transport: dict[str, Any], step: dict[str, Any]) -> dict[
     else:
         for name, value in transport.get("env", {}).items():
             command += ["-e", f"{name}={value}"]
-        command += [transport["command"], *transport["args"]]
+        # one word behind a shell: the Inspector takes --config and --server of another program for its own
+        command += ["sh", "-c", "exec " + shlex.join([transport["command"], *transport["args"]])]
     command += ["--method", METHODS[step["do"]]]
     if step["do"] == "call":
         command += ["--tool-name", step["name"]]
