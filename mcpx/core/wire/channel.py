@@ -16,11 +16,13 @@ import select
 import selectors
 import stat
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final
 
 import anyio
 
 from mcpx.core.system.linux import unread_in_pipe
+from mcpx.core.system.processes import processors
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.wire.intake import LARGE_BYTES
@@ -33,6 +35,8 @@ MAX_PIECES: Final = 512  # in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
 MAX_UNSENT_BYTES: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
+LOOK_S: Final = 0.00015  # for something to come, in place of a sleep
+SHORT_SLEEPS: Final = 8
 
 
 class PeerNotReading(OSError):
@@ -345,17 +349,25 @@ class ChannelLoop(AwakeLoop):
 
 
 class _ChannelSelector(selectors.DefaultSelector):
-    """Reads the channels that are ready, and returns what else is."""
+    """Reads the channels that are ready, and returns what else is.
+
+    To sleep and be woken takes longer than a quick peer does to answer, and what follows is slower for it:
+    the processor has forgotten it. So after `SHORT_SLEEPS` in a row that lasted less than `LOOK_S`, it looks
+    for that long before it sleeps, until a look finds nothing. An idle daemon, and one whose peers take
+    milliseconds, never looks, nor does one that has a single processor, which its peers need.
+    """
 
     def __init__(self, readers: dict[int, Callable[[], None]]) -> None:
         super().__init__()
         self._readers = readers
+        self._short = 0  # sleeps in a row
+        self._may_look = processors() > 1
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait as any selector does."""
         others: list[tuple[selectors.SelectorKey, int]] = []
         has_read = False
-        for key, events in super().select(timeout):
+        for key, events in self._wait(timeout):
             read = self._readers.get(key.fd)
             if read is None:
                 others.append((key, events))
@@ -374,6 +386,22 @@ class _ChannelSelector(selectors.DefaultSelector):
             return others
         known = self.get_map()
         return [(key, events) for key, events in others if known.get(key.fd) is key]  # not those that went
+
+    def _wait(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready, after a sleep or a look."""
+        if timeout is not None and timeout <= LOOK_S:
+            return super().select(timeout)
+        began = perf_counter()
+        if self._short >= SHORT_SLEEPS:
+            ends = began + LOOK_S
+            while perf_counter() < ends:
+                if ready := super().select(0):
+                    return ready
+            self._short = 0
+            return super().select(timeout)
+        ready = super().select(timeout)
+        self._short = self._short + 1 if self._may_look and perf_counter() - began < LOOK_S else 0
+        return ready
 
 
 DIRTY: list[Channel] = []

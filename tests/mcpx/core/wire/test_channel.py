@@ -6,16 +6,21 @@ import asyncio
 import fcntl
 import os
 import select
+import selectors
 import socket
+from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from mcpx.core.telemetry.contained import contained
+from mcpx.core.wire import channel
 from mcpx.core.wire.channel import (
     HIGH_WATER,
+    LOOK_S,
     MAX_UNSENT_BYTES,
+    SHORT_SLEEPS,
     TURN,
     Channel,
     ChannelLoop,
@@ -326,3 +331,73 @@ def test_a_socket_is_read_while_it_waits_to_be_written():
             channel.close()
 
     on_own_loop(body)
+
+
+# --- a look in place of a sleep
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The selector of the loop, on a clock: a sleep takes `lasts_s`, a look a microsecond."""
+
+    class Waits(SimpleNamespace):
+        def of(self, count, timeout=None):
+            """The timeouts with which the system is asked in so many waits."""
+            self.asked.clear()
+            for _ in range(count):
+                assert self.selector.select(timeout) == [FOUND]
+            return list(self.asked)
+
+    def ask(_selector, timeout):
+        made.asked.append(timeout)
+        made.now += made.lasts_s if timeout != 0 else 1e-6
+        return [FOUND] if timeout != 0 or made.is_quick else []
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", ask)
+    monkeypatch.setattr(channel, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(channel, "processors", lambda: 2)
+    made = Waits(asked=[], now=0.0, lasts_s=LOOK_S / 2, is_quick=True, selector=channel._ChannelSelector({}))
+    yield made
+    made.selector.close()
+
+
+FOUND = selectors.SelectorKey(0, 0, selectors.EVENT_READ, None), selectors.EVENT_READ
+
+
+def test_after_a_row_of_short_sleeps_it_looks_in_place_of_sleeping(waits):
+    assert waits.of(SHORT_SLEEPS + 2) == [None] * SHORT_SLEEPS + [0, 0]
+
+
+def test_a_look_that_finds_nothing_lasts_its_time_and_is_the_last(waits):
+    waits.of(SHORT_SLEEPS)
+    waits.is_quick, began = False, waits.now
+    *looks, sleep = waits.of(1)
+    assert sleep is None
+    assert looks == [0] * len(looks)
+    assert waits.now - began - waits.lasts_s == pytest.approx(LOOK_S, abs=2e-6)
+    assert waits.of(SHORT_SLEEPS) == [None] * SHORT_SLEEPS
+
+
+def test_who_sleeps_for_long_never_looks(waits):
+    waits.lasts_s = 2 * LOOK_S
+    assert waits.of(5 * SHORT_SLEEPS) == [None] * (5 * SHORT_SLEEPS)
+
+
+def test_one_long_sleep_ends_the_row(waits):
+    waits.of(SHORT_SLEEPS - 1)
+    waits.lasts_s *= 3
+    waits.of(1)
+    waits.lasts_s /= 3
+    assert waits.of(SHORT_SLEEPS) == [None] * SHORT_SLEEPS
+
+
+def test_what_is_not_to_sleep_for_longer_does_not_look(waits):
+    waits.of(SHORT_SLEEPS)
+    assert waits.of(3, LOOK_S / 2) == [LOOK_S / 2] * 3
+    assert waits.of(3, 0) == [0] * 3
+
+
+def test_with_a_single_processor_nothing_looks(waits, monkeypatch):
+    monkeypatch.setattr(channel, "processors", lambda: 1)
+    waits.selector = channel._ChannelSelector({})
+    assert waits.of(3 * SHORT_SLEEPS) == [None] * (3 * SHORT_SLEEPS)
