@@ -99,24 +99,30 @@ def _last_members(record: Record, redact: Callable[[Any], Any] | None) -> msgspe
     return msgspec.Raw(text if redact is None else text + values(record.arguments, redact))
 
 
+class _Last:
+    """The call that was noted last: most are like it."""
+
+    target: Target | None = None
+    names: tuple[str, ...] = ()
+    said: msgspec.Raw = msgspec.Raw()
+
+
 def say(records: Iterable[Record]) -> None:
     """Put into each record the members of its line that say who asks for what, with which arguments."""
-    target: Target | None = None
-    names, said = tuple[str, ...](), msgspec.Raw()
     for record in records:
-        arguments = record.arguments
-        if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most are like others
+        arguments, target, names = record.arguments, record.target, None
+        if len(arguments) <= MAX_ARGUMENTS_TEXT:
             try:
-                named = record.names or tuple(_names(arguments))
+                names = record.names or tuple(_names(arguments) if arguments else ())
             except UNREADABLE:
-                pass
-            else:
-                if target is None or named != names or record.target != target:
-                    target, names = record.target, named
-                    said = _said_before(target, names)
-                record.said = said
-                continue
-        record.said = said_of(record.target, argument_names(arguments))
+                names = None
+        if names is None:
+            record.said = said_of(target, argument_names(arguments))
+            continue
+        if names != _Last.names or target != _Last.target:
+            _Last.said = _said_before(target, names)
+            _Last.target, _Last.names = target, names
+        record.said = _Last.said
 
 
 def said_of(target: Target, names: bytes) -> msgspec.Raw:
