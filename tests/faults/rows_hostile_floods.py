@@ -58,6 +58,26 @@ for _what, _line in LINES.items():
     _register(_what, _line)
 
 
+@faults.row("150,000 pings before their answers are read")
+async def unread_answers(on: Hostile) -> None:
+    """More than 4 MB of them are not kept; what is asked once they have been read is answered again."""
+    code = """
+        import sys
+        def on_tools_call(request_id, params):
+            ping = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\\n'
+            write(b"".join(ping % number for number in range(150_000)))
+            answered = 0
+            while b'"last"' not in sys.stdin.buffer.readline():
+                answered += 1
+                if not answered % 1000:
+                    write(b'{"jsonrpc":"2.0","id":"last","method":"ping"}\\n')
+            say(request_id, "some" if answered < 140_000 else f"{answered} were answered")
+    """
+    await on.add(s=on.stdio(code=code, entry={"call_timeout": 30.0}))
+    async with on.client() as client:
+        on.answered(await client.exec("s", "echo", within_s=35.0), "some")
+
+
 @faults.row("two seconds of short lines on standard error")
 async def last_words(on: Hostile) -> None:
     await flood(on, "x", stderr=True)
