@@ -35,6 +35,7 @@ MAX_PIECES: Final = 512  # in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
 MAX_UNSENT_BYTES: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
+MAX_IGNORED_BYTES: Final = 4 << 20  # unread answers, until a peer that floods with requests gets none
 LOOK_S: Final = 0.00015  # for something to come, in place of a sleep
 SHORT_SLEEPS: Final = 8
 
@@ -290,6 +291,11 @@ class Channel:
     def unsent(self) -> int:
         """Bytes that the peer has not taken yet."""
         return self._waiting
+
+    @property
+    def is_ignored(self) -> bool:
+        """True if the peer leaves `MAX_IGNORED_BYTES` unread, and is not in the middle of a large message."""
+        return self._waiting > MAX_IGNORED_BYTES and len(self._out[0]) <= LARGE_BYTES
 
     def hung_up(self) -> bool:
         """Return True if the reading end is closed, so that nothing can be written."""

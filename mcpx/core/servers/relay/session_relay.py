@@ -60,7 +60,6 @@ log = structlog.get_logger()
 
 ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 MAX_OPEN_REQUESTS: Final = 32  # of one server
-MAX_UNREAD_BYTES: Final = 4 << 20  # that a server leaves, when its pings are not answered any more
 MAX_URL_ELICITATIONS: Final = 256  # remembered until the server says that they are completed
 _TOO_MANY_TEXT: Final = (
     f"{MAX_OPEN_REQUESTS} questions of this server are open; ask again when one is answered"
@@ -109,8 +108,10 @@ class SessionRelay:
         wire.receiver.fast = self._attribute
 
     def _attribute(self, wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
-        if method not in QUESTIONS:  # pings; a server that floods with them and does not read gets no answers
-            return wire.channel.congested and wire.channel.unsent > MAX_UNREAD_BYTES
+        if wire.channel.congested and wire.channel.is_ignored:  # no answer is read, of pings, too
+            return True
+        if method not in QUESTIONS:
+            return False
         if self._open + len(self._attributed) >= MAX_OPEN_REQUESTS:
             if not wire.channel.congested:  # a server that does not read gets no refusal
                 wire.channel.write(*envelope.failure(request_id, _TOO_MANY))

@@ -226,6 +226,17 @@ async def test_what_is_put_off_is_done_before_anything_is_written_or_after_all_o
         assert found["later"]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(("pieces", "is_ignored"), [(5 * 1024, True), (1, False)], ids=["small", "large"])
+async def test_who_reads_no_small_message_is_told_from_who_reads_a_large_one(pieces, is_ignored):
+    with Pipes() as pipes:
+        for _ in range(pieces):
+            pipes.channel.write(b"x" * (5 * 1024 * 1024 // pieces))
+        flush_all()
+        assert pipes.channel.congested
+        assert pipes.channel.is_ignored is is_ignored
+
+
 # --- the loop that reads its channels itself
 
 
