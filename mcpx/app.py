@@ -49,7 +49,7 @@ from mcpx.core.system.systemd import Notifier
 from mcpx.core.system.watchdog import Patience
 from mcpx.core.telemetry.log_files import LogRotation
 from mcpx.core.telemetry.tracing_setup import open_tracing
-from mcpx.core.wire.channel import ChannelLoop
+from mcpx.core.wire.turn import ChannelLoop
 from mcpx.parts import cluster_of, part, ports
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown
 

@@ -51,8 +51,9 @@ from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.watchdog import Patience
 from mcpx.core.telemetry.contained import containing
 from mcpx.core.telemetry.log_files import last_lines
-from mcpx.core.wire.channel import Channel, ChannelLoop
+from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.tls_channel import TlsChannel, accept_tls, server_context
+from mcpx.core.wire.turn import ChannelLoop
 from mcpx.errors import MCPXError
 from mcpx.paths import STATE_VARIABLE
 from mcpx.version import __version__

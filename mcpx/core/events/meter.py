@@ -48,7 +48,7 @@ from mcpx.core.protocol.requests import Watched
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.metrics import Activity
 from mcpx.core.text import cut, one_line, visible
-from mcpx.core.wire.channel import TURN, after_turn
+from mcpx.core.wire.turn import TURN, after_turn
 
 WINDOW_S: Final = 0.25
 SAMPLES: Final = 32  # calls of one tool and client that are looked at in a window

@@ -20,7 +20,7 @@ import structlog
 
 from mcpx.core.protocol.context import Origin, library_origin
 from mcpx.core.text import cut
-from mcpx.core.wire.channel import TURN, after_turn
+from mcpx.core.wire.turn import TURN, after_turn
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned, Reply
 

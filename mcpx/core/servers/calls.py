@@ -34,11 +34,11 @@ from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.servers.transport.process import EXIT_WAIT_S
 from mcpx.core.system.linux import LINUX
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.core.wire.channel import after_turn
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import MCPError
 from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.outgoing import ConnectionEnded
+from mcpx.core.wire.turn import after_turn
 from mcpx.errors import CallError, Code
 from supervisors import Envelope, Signal
 

@@ -17,12 +17,13 @@ import msgspec
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import batch, envelope, malformed
 from mcpx.core.wire.batch import Batch
-from mcpx.core.wire.channel import TURN, Channel, flush_all
+from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.core.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
 from mcpx.core.wire.intake import INTAKE, LargeMessage
 from mcpx.core.wire.lines import KEPT_BYTES, MAX_MESSAGES_PER_TURN, Line, TooLong, Turns
 from mcpx.core.wire.outgoing import Outgoing
+from mcpx.core.wire.turn import TURN, flush_all
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher

@@ -28,7 +28,7 @@ from mcpx.core.events.audit.calls import lines_of, said_of, say, time_of, values
 from mcpx.core.events.audit.chain import GROUP_LINES, Chain, open_chain
 from mcpx.core.events.audit.chain_files import CallLine, NoteLine
 from mcpx.core.events.records import Record
-from mcpx.core.wire.channel import after_turn
+from mcpx.core.wire.turn import after_turn
 from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()

@@ -35,13 +35,14 @@ from mcpx.core.servers.transport.http_pool import HttpRequest, Url
 from mcpx.core.servers.transport.http_posts import INITIALIZE, LISTEN, Post
 from mcpx.core.servers.transport.http_streams import Identified, Leaving, Note
 from mcpx.core.wire import envelope, outgoing
-from mcpx.core.wire.channel import DIRTY, TURN, Channel, flush_all
+from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import NO_HEADERS, WireDispatcher
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import MCP_PROTOCOL_VERSION_HEADER, Bytes, RequestId, coerce_request_id
 from mcpx.core.wire.expiry import Expiry
 from mcpx.core.wire.lines import Line
 from mcpx.core.wire.receiver import OnMalformed
+from mcpx.core.wire.turn import DIRTY, TURN, flush_all
 
 NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing

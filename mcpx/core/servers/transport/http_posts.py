@@ -31,11 +31,11 @@ from mcpx.core.servers.transport.http_connection import Head, Headers, HttpConne
 from mcpx.core.servers.transport.http_network import Exchange
 from mcpx.core.servers.transport.http_pool import HttpRequest
 from mcpx.core.servers.transport.http_streams import Note, Session, Stream, refusal, why_over
-from mcpx.core.wire.channel import TURN, flush_all
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.intake import LargeMessage
 from mcpx.core.wire.lines import TooLong
 from mcpx.core.wire.outgoing import MalformedMessage, OnAnswer, OnProgress, ResponseTooLarge
+from mcpx.core.wire.turn import TURN, flush_all
 from mcpx.core.wire.unreachable import unreachable
 
 ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an answer that nobody waits for; then it is hung up on

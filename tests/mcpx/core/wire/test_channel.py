@@ -15,19 +15,9 @@ import anyio.lowlevel
 import pytest
 
 from mcpx.core.telemetry.contained import contained
-from mcpx.core.wire import channel
-from mcpx.core.wire.channel import (
-    HIGH_WATER,
-    LOOK_S,
-    MAX_UNSENT_BYTES,
-    SHORT_SLEEPS,
-    TURN,
-    Channel,
-    ChannelLoop,
-    PeerNotReading,
-    after_turn,
-    flush_all,
-)
+from mcpx.core.wire import turn
+from mcpx.core.wire.channel import HIGH_WATER, MAX_UNSENT_BYTES, Channel, PeerNotReading
+from mcpx.core.wire.turn import LOOK_S, SHORT_SLEEPS, TURN, ChannelLoop, after_turn, flush_all
 
 OWN_LOOP = {"loop_factory": ChannelLoop}
 
@@ -365,9 +355,9 @@ def waits(monkeypatch):
         return [FOUND] if timeout != 0 or made.is_quick else []
 
     monkeypatch.setattr(selectors.DefaultSelector, "select", ask)
-    monkeypatch.setattr(channel, "perf_counter", lambda: made.now)
-    monkeypatch.setattr(channel, "processors", lambda: 2)
-    made = Waits(asked=[], now=0.0, lasts_s=LOOK_S / 2, is_quick=True, selector=channel._ChannelSelector({}))
+    monkeypatch.setattr(turn, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(turn, "processors", lambda: 2)
+    made = Waits(asked=[], now=0.0, lasts_s=LOOK_S / 2, is_quick=True, selector=turn._ChannelSelector({}))
     yield made
     made.selector.close()
 
@@ -409,6 +399,6 @@ def test_what_is_not_to_sleep_for_longer_does_not_look(waits):
 
 
 def test_with_a_single_processor_nothing_looks(waits, monkeypatch):
-    monkeypatch.setattr(channel, "processors", lambda: 1)
-    waits.selector = channel._ChannelSelector({})
+    monkeypatch.setattr(turn, "processors", lambda: 1)
+    waits.selector = turn._ChannelSelector({})
     assert waits.of(3 * SHORT_SLEEPS) == [None] * (3 * SHORT_SLEEPS)

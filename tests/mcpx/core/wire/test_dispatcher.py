@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
-from mcpx.core.wire.channel import HIGH_WATER, Channel, flush_all
+from mcpx.core.wire.channel import HIGH_WATER, Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import MCPError
 from mcpx.core.wire.incoming import MAX_OPEN_REQUESTS
 from mcpx.core.wire.outgoing import ResponseTooLarge
+from mcpx.core.wire.turn import flush_all
 
 
 class Peer:

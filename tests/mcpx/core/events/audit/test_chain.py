@@ -18,7 +18,7 @@ from mcpx.core.events.audit import calls, chain
 from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
 from mcpx.core.events.audit.verifying import verify
-from mcpx.core.wire.channel import TURN, do_all
+from mcpx.core.wire.turn import TURN, do_all
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
 from tests.mcpx.core.events.audit.conftest import RESULT, Audit, begin, call

@@ -17,7 +17,7 @@ from mcpx.core.events.audit.chain import GROUP_LINES
 from mcpx.core.events.records import ENDS, Record
 from mcpx.core.protocol.context import library_origin
 from mcpx.core.system import locks
-from mcpx.core.wire.channel import TURN, flush_all
+from mcpx.core.wire.turn import TURN, flush_all
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
 from tests.mcpx.core.events.audit.conftest import RESULT, begin, call
