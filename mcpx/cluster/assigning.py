@@ -37,6 +37,11 @@ from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.private_files import read_own_file, replace_file
 
 log = structlog.get_logger()
+NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout
+UNUSED_S: Final = 180.0  # until a reservation that nobody uses is given up; the node lingers for 120 s
+LOOK_INTERVAL_S: Final = 15.0
+Tell = Callable[[Node, str, str], None]
+"""Lets a node know that the server of that name and digest is not needed there any more."""
 FILE_NAME: Final = "memory.json"
 MAX_SERVERS: Final = 10_000
 MAX_FILE_BYTES: Final = 4 << 20
@@ -93,13 +98,6 @@ class SeenMemory:
             if not self._is_broken:
                 log.warning("cluster.memory_unwritable", path=str(self._path), reason=error.strerror)
             self._is_broken = True
-
-
-NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout
-UNUSED_S: Final = 180.0  # until a reservation that nobody uses is given up; the node lingers for 120 s
-LOOK_INTERVAL_S: Final = 15.0
-Tell = Callable[[Node, str, str], None]
-"""Lets a node know that the server of that name and digest is not needed there any more."""
 
 
 class _Shared(msgspec.Struct):
