@@ -5,6 +5,10 @@ follow before the response is out wait for it, and nothing more is read meanwhil
 to read: what it has not taken stays in the connection's channel, where it is counted. While that is
 congested, lossy messages are dropped; with more than the channel takes the connection ends, and if all
 channels together hold too much, the fullest does.
+
+The end of what a client sends looks the same whether it has left or only says no more (`nc -N`). They are
+told apart by what they are sent: the system of one that has left refuses it. To HTTP/1.0 there is nothing to
+be sent before the response, and who listens has nothing to wait for: those have left.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any, Final
 import structlog
 
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.gateway.frontends.http.http_exchange import Address, HttpExchange
+from mcpx.core.gateway.frontends.http.http_exchange import CONTINUE, Address, HttpExchange
 from mcpx.core.gateway.frontends.http.requests import Bodies, RequestReader, Site
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.channel import MAX_UNSENT_BYTES, Channel, PeerNotReading
@@ -29,6 +33,8 @@ BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
 KEEP_ALIVE_S: Final = 75.0  # between requests: longer than the usual pools of clients and proxies
 LINGER_S: Final = 1.0  # for a client that still sends to read why it is refused
 LOOK_S: Final = 1.0  # between looks at what is overdue
+KNOCK_S: Final = 0.05  # before a second look at a client that says no more; doubled each time, up to LOOK_S
+KNOCKED_S: Final = 0.5  # between looks from which on it is sent nothing more: clients take a few, not many
 MAX_SKIPPED_BYTES: Final = 16 << 20  # of what comes behind a refusal
 MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
 
@@ -147,7 +153,7 @@ class HttpConnection:
     def go_on(self, exchange: HttpExchange) -> None:
         """Ask for the body of a request that waits to be asked, if its turn has come."""
         if self.reader.incoming is exchange and not self.exchanges:
-            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.send(CONTINUE)
 
     # --- what is served
 
@@ -289,11 +295,27 @@ class HttpConnection:
 
     def _ended(self) -> None:
         """Let go of a client that has left, or says no more; what it was answered is still sent."""
-        if self.exchanges or self.reader.incoming is not None:
+        current, self.reader.stops_within = self.current, False
+        if current is not None and not current.is_listening and not current.head.is_http_1_0:
+            self.reader.close()
+            current.keep_alive = False
+            self._knock(KNOCK_S)
+        elif self.exchanges or self.reader.incoming is not None:
             self.abort()
         else:
-            self.reader.stops_within = False
             self._end()
+
+    def _knock(self, pause_s: float) -> None:
+        """Let go of a client that says no more, once it has left; it is owed an answer meanwhile."""
+        if self.current is None:
+            return
+        if pause_s < KNOCKED_S:
+            self.current.knock()
+            self.channel.flush()
+        if self._is_closed or self.channel.hung_up():
+            self.abort()
+        else:
+            self._loop.call_later(pause_s, self._knock, min(2 * pause_s, LOOK_S))
 
     def _end(self) -> None:
         """Take nothing more, and end when everything is sent."""

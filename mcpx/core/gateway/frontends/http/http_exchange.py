@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mcpx.core.gateway.frontends.http.exchange import (
+    COMMENT,
     EVENTS,
     JSON,
     PEERS,
@@ -41,6 +42,7 @@ from mcpx.errors import Code, Outcome
 
 Address = tuple[str, int]
 Pieces = tuple[Bytes, ...]
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LISTEN: Final = b"subscriptions/listen"
 MAX_NOTED_BYTES: Final = 65536  # of a body, in which the id of a request that is cut off is looked for
 MCPX_ENDS: Final = "MCPX ends; what was begun may or may not have taken effect"
@@ -269,6 +271,13 @@ class HttpExchange:
             self.carrier.send(b"%x\r\n" % length, *pieces, b"\r\n")
         else:
             self.carrier.send(*pieces)
+
+    def knock(self) -> None:
+        """Send something that means nothing."""
+        if self._begun is None:
+            self.carrier.send(CONTINUE)
+        elif self._begun == EVENTS[0][1]:
+            self.put(COMMENT)
 
     # --- its end before its time
 

@@ -10,8 +10,9 @@ import pytest
 
 from mcpx.core.gateway.frontends.http import connection, requests
 from mcpx.core.gateway.frontends.http.connection import Shared
-from mcpx.core.gateway.frontends.http.exchange import JSON, Refusal
+from mcpx.core.gateway.frontends.http.exchange import COMMENT, JSON, Refusal
 from mcpx.core.gateway.frontends.http.frontend import listen
+from mcpx.core.gateway.frontends.http.http_exchange import CONTINUE
 from mcpx.core.gateway.frontends.http.server import HttpServer
 
 pytestmark = pytest.mark.anyio
@@ -373,6 +374,20 @@ async def test_one_whose_client_leaves_hears_of_it_once():
         exchange.end()
         assert served.site.gone == [exchange]
         assert served.shared.connections == set()
+
+
+async def test_one_that_only_says_no_more_is_answered_all_that_is_whole():
+    async with serving() as served, served.connected() as stream:
+        await stream.send(request("/held") * 2 + request("/held", b"Content-Length: 5"))
+        await stream.send_eof()
+        await served.site.holds()
+        served.site.held[0].respond(200, JSON, [b"first"])
+        await until(stream, CONTINUE)
+        served.site.held[1].begin_events()
+        await until(stream, COMMENT + b"\r\n")
+        served.site.held[1].end([b"second"])
+        assert (await rest(stream)).endswith(b"data: second\r\n\r\n\r\n0\r\n\r\n")
+        assert (len(served.site.held), served.site.gone) == (2, [])
 
 
 async def test_what_fails_is_answered_and_costs_nothing_else():
