@@ -29,6 +29,7 @@ PREFIX_TIMEOUT_S: Final = 2.0  # to read them
 STEPS_PER_TURN: Final = 32  # of one body, before others have their turn: 1 to 5 ms
 _INFLATE_STEP_BYTES: Final = 65536  # that come out of the decompressor at a time
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+_MEMBER: Final = b"\x1f"  # begins one of gzip
 _PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 
 OnFailure = Callable[[Exception], None]
@@ -53,8 +54,7 @@ class Body(Reader):
         if packing in _PACKED:
             self._unpack = self._packed = _Inflated()
         elif not self._is_simple:
-            shown = packing[:MAX_QUOTE_LEN]
-            self._unpack = _Refused(f"the answer is compressed with {shown}, which was not asked for")
+            self._unpack = partial(_refused, packing[:MAX_QUOTE_LEN])
 
     # --- from the connection
 
@@ -162,16 +162,12 @@ def _identity(piece: bytes) -> Iterator[bytes]:
     yield piece
 
 
-class _Refused:
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def __call__(self, _piece: bytes) -> Iterator[bytes]:
-        raise MalformedMessage(self._why)
+def _refused(packing: str, _piece: bytes) -> Iterator[bytes]:
+    raise MalformedMessage(f"the answer is compressed with {packing}, which was not asked for")
 
 
 class _Inflated:
-    """Unpacks gzip or zlib; what follows the end of it is dropped."""
+    """Unpacks zlib, or gzip with all its members (RFC 1952, 2.2); what follows the end of it is dropped."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -179,16 +175,18 @@ class _Inflated:
 
     def __call__(self, piece: bytes) -> Iterator[bytes]:
         rest, out = piece, b""
-        while rest or len(out) == _INFLATE_STEP_BYTES:
+        while rest or (len(out) == _INFLATE_STEP_BYTES and not self._inflate.eof):
+            if self._inflate.eof:
+                if not rest.startswith(_MEMBER):
+                    self.ended = True
+                    return
+                self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
             try:
                 out = self._inflate.decompress(rest, _INFLATE_STEP_BYTES)
             except zlib.error as error:
                 raise MalformedMessage(f"the answer's compression is broken: {error}") from error
             yield out
-            rest = self._inflate.unconsumed_tail
-            if self._inflate.eof:
-                self.ended = True
-                return
+            rest = self._inflate.unconsumed_tail or self._inflate.unused_data
 
 
 class Whole(Body):
