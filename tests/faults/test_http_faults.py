@@ -42,6 +42,38 @@ async def test_an_answer_that_nobody_waits_for_is_hung_up_on(era, monkeypatch):
     assert not seen.problems
 
 
+TURNED_AWAY = [
+    ("legacy", 404, "wait"),
+    ("legacy", 404, "hang"),
+    ("legacy", 401, "wait"),
+    ("modern", 403, "wait"),
+]
+
+
+@pytest.mark.parametrize(("era", "status", "other"), TURNED_AWAY)
+async def test_a_call_that_is_turned_away_costs_no_other_its_answer(era, status, other):
+    """A forgotten session ends once the others are answered, or those that wait cannot wait any longer."""
+    seen = Seen("turned away")
+    async with http_stage(seen, era=era, queue_timeout=20 if other == "wait" else 1, call_timeout=20) as on:
+        await on.wicked(other)
+        async with anyio.create_task_group() as tasks:
+            died = Code.SERVER_DIED, Outcome.UNKNOWN, f"HTTP {status}"
+            tasks.start_soon(on.answered) if other == "wait" else tasks.start_soon(on.caught, *died)
+            while not (await on.server.order())["seen"].get("tools/call"):  # the server has the call
+                pass
+            await on.wicked("status", tool="echo", times=1, status=status)
+            if status == 404:
+                tasks.start_soon(on.answered, "echo")
+                await on.waiting(1)
+            else:
+                says = f"HTTP {status}", "was not run"
+                await on.caught(Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT, *says, tool="echo")
+            await on.server.order(release=True)
+        assert on.incarnation() == (2 if status == 404 else 1)
+        assert await on.counted("echo") == (1 if status == 404 else 0)
+    assert not seen.problems
+
+
 def peak_memory(*, reset=False):
     """The most memory this process has had since the last reset, in bytes."""
     if reset:

@@ -70,6 +70,7 @@ class Calls:
             peer=config.peer,
         )
         self._timeout = config.call_limits.call_timeout
+        self._patience_s = config.call_limits.queue_timeout / 2  # of those that wait for the next session
         self._max_in_flight = config.call_limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
         self._timeouts = config.timeouts
@@ -154,7 +155,7 @@ class Calls:
     async def drain_until_closed(self) -> None:
         """Once the server takes nothing new, give it time to finish what it has; then end the connection."""
         reason = await self._link.closing.wait()
-        with anyio.move_on_after(DRAIN_TIMEOUT_S):
+        with anyio.move_on_after(min(DRAIN_TIMEOUT_S, self._patience_s)):
             await self._none_in_flight()
         self._link.lost.set(reason)
 

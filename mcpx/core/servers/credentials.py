@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from mcpx.core.config import Http, ServerConfig, Sse, redactor_of
 from mcpx.core.config.server_config import Overrides
 from mcpx.core.servers.accounts import Account, Asked, Responded
-from mcpx.core.servers.transport.exchange import NotAuthorized
+from mcpx.core.servers.transport.exchange import EntryRefused
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import hide
 
@@ -105,7 +105,7 @@ class Credentials:
         """Fetch the values again, once for all requests that were refused with them.
 
         Raises:
-            NotAuthorized: They are the same as before, cannot be had, or are refused as well, and the account
+            EntryRefused: They are the same as before, cannot be had, or are refused as well, and the account
                 cannot help.
         """
         tried = request.extensions.get(_TRIED, 0)
@@ -122,7 +122,7 @@ class Credentials:
             return True
         if self._account is not None and await self._account.refused(request, response):
             return True
-        raise NotAuthorized(self._tried(response.status_code))
+        raise EntryRefused(self._tried(response.status_code))
 
     def _tried(self, status: int) -> str:
         """Say what was done about a refusal."""

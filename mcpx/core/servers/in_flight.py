@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcpx.core.protocol.context import Caller
 from mcpx.core.protocol.requests import OnProgress, Request, tool_of
-from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, PersonNeeded
+from mcpx.core.servers.transport.exchange import ConnectionDropped, Denied, NotExecuted
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.telemetry.contained import contain
 from supervisors import Reply
@@ -73,7 +73,7 @@ class InFlight(msgspec.Struct, eq=False):
 
     def again_after(self, error: Exception) -> Request | None:
         """The request to send after that error, which concerned it alone; None where that is not safe."""
-        if isinstance(error, PersonNeeded):
+        if isinstance(error, Denied):
             return None
         if isinstance(error, NotExecuted) and not self.request.turned_away:
             return replace(self.request, turned_away=True)

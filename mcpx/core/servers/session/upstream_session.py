@@ -127,7 +127,7 @@ class UpstreamSession:
                 raise
             if not ends_session(failure):
                 raise Unhealthy(str(failure)) from failure
-            self.link.lost.set(str(failure))
+            self.link.closing.set(str(failure))
 
 
 @asynccontextmanager

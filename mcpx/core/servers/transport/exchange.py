@@ -30,7 +30,11 @@ class NotExecuted(Exception):
     """The server provably did not run the request: it was not reached, or it does not know the session."""
 
 
-class PersonNeeded(NotExecuted):
+class Denied(NotExecuted):
+    """The server does not let this request in: to send it again would be in vain."""
+
+
+class PersonNeeded(Denied):
     """The server does not run it before a person has signed in, by `command`.
 
     `scopes` are what they have to agree to beyond what they have; None where they are not signed in at all.
@@ -86,6 +90,10 @@ class Dropped(HttpFailure):
 
 class NotAuthorized(HttpFailure):
     """The server did not run the request: MCPX has no token for it that counts."""
+
+
+class EntryRefused(NotAuthorized):
+    """The server does not let the request in with the credentials of its entry."""
 
 
 class PersonRequired(NotAuthorized):
@@ -148,9 +156,6 @@ class HttpLink(Link):
         self._renew = renew
         self.once_it_listens: Callable[[], Awaitable[None]] | None = None
         """Does what is left to be done to open the link, where it leads to a program."""
-        self.on_loss: Callable[[str], None] | None = None
-        """Finds out, where it leads to a program, if it is lost because that ends."""
-        self._may_be_lost = False
         self.last_problem: str | None = None
         """Problem of the last exchange; None while all is well."""
         self.retryable = True
@@ -166,7 +171,7 @@ class HttpLink(Link):
         self.suspicion.clear()  # what was odd during the handshake is no reason for it
 
     def is_alive(self) -> bool:
-        ends = self.closing.happened or self.lost.happened or self._may_be_lost
+        ends = self.closing.happened or self.lost.happened
         return not ends and (self._child is None or self._child.is_alive())
 
     def failure(self) -> ConnectionLost:
@@ -176,12 +181,12 @@ class HttpLink(Link):
     def handshake_failure(self) -> ConnectionLost | None:
         if self.program_ended:
             return self.failure()
+        reason = self.last_problem
         if self.lost.happened:
             reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
-            return ConnectionLost(reason, retryable=self.retryable, held=self.held)
-        if self.last_problem is None:
+        if reason is None:
             return None
-        return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)
+        return ConnectionLost(reason, retryable=self.retryable, held=self.held)
 
     async def await_listener(self) -> None:
         began = anyio.current_time()
@@ -200,23 +205,14 @@ class HttpLink(Link):
 
     # --- for the exchanges
 
-    def lose(self, reason: str) -> None:
-        """Note that the session is over."""
-        if self.on_loss is None:
-            self.lost.set(reason)
-        elif not self._may_be_lost:
-            self._may_be_lost = True
-            self.on_loss(reason)
-
-    def close(self, reason: str) -> None:
-        """Note that the server takes nothing new; it may finish what it has."""
-        self.closing.set(reason)
-
     def end_session(self, reason: str, *, retryable: bool = True) -> NotExecuted:
-        """Note that the session is over; the error for the request that found out, which was not run."""
+        """Note that the server takes nothing new, but may finish what it has, each on a stream of its own.
+
+        Return the error for the request that found out, which was not run.
+        """
         self.last_problem, self.retryable = reason, retryable
         if self.established:
-            self.lose(reason)
+            self.closing.set(reason)
         return NotExecuted(reason)
 
     def mark_healthy(self) -> None:

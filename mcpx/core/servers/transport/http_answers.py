@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from mcpx.core.servers.transport.exchange import Refused
 from mcpx.core.servers.transport.http_connection import Head
 from mcpx.core.text import cut
 from mcpx.core.wire import envelope, malformed
@@ -131,12 +130,6 @@ def not_a_message(response: Head) -> MalformedMessage:
     given = response.headers.get("content-type", "").partition(";")[0]  # as it came: it may quote a secret
     kind = quoted(given) or "of no content type"
     return MalformedMessage(f"the answer is {kind}, not an MCP message")
-
-
-def unfollowed(response: Head, location: object, redact: Redact) -> Refused:
-    """Describe a redirect that is not followed."""
-    where = quoted(redact(str(location)))
-    return Refused(response.status_code, explanation=f"it redirects to {where}, which is not followed")
 
 
 def describe(error: Exception, redact: Redact) -> str:

@@ -27,7 +27,14 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.servers.transport import http_posts
-from mcpx.core.servers.transport.exchange import FAILURES, Failed, HttpLink
+from mcpx.core.servers.transport.exchange import (
+    FAILURES,
+    ConnectionDropped,
+    Failed,
+    HttpLink,
+    NotExecuted,
+    Refused,
+)
 from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Redact
 from mcpx.core.servers.transport.http_connection import Headers
 from mcpx.core.servers.transport.http_network import Exchange, Network
@@ -201,8 +208,6 @@ class HttpDispatcher(WireDispatcher):
         """
         try:
             return outgoing.decode_result(await self._request(method, params, opts, is_raw=False))
-        except (outgoing.PeerError, outgoing.ConnectionEnded):
-            raise
         except FAILURES as error:
             raise Failed(error) from error
 
@@ -216,14 +221,7 @@ class HttpDispatcher(WireDispatcher):
         """
         try:
             return await super().send_for_bytes(method, params, opts)
-        except (
-            outgoing.PeerError,
-            outgoing.ConnectionEnded,
-            outgoing.MalformedMessage,
-            outgoing.ResponseTooLarge,
-        ):
-            raise
-        except FAILURES as error:
+        except (NotExecuted, ConnectionDropped, Refused) as error:
             raise Failed(error) from error
 
     def _close(self) -> None:

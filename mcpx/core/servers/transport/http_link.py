@@ -159,6 +159,7 @@ async def open_sse(sse: Sse, **options: Unpack[Options]) -> AsyncIterator[HttpLi
     """
     async with _dispatcher_of(sse, options) as dispatcher, anyio.create_task_group() as tasks:
         link, network, found = dispatcher.link, dispatcher.network, anyio.Event()
+        program = options.get("program")
 
         def take(event: Event) -> None:
             if event.fields.get(b"event") == b"endpoint":
@@ -172,7 +173,9 @@ async def open_sse(sse: Sse, **options: Unpack[Options]) -> AsyncIterator[HttpLi
         async def watch() -> None:
             await stream.over.wait()
             found.set()
-            link.lose(stream.reason)
+            link.closing.set(stream.reason)
+            if program is None or not await program.child.has_exited():  # else that is the better reason
+                link.lost.set(stream.reason)
 
         async def begin() -> None:
             network.send(stream)

@@ -14,7 +14,9 @@ from mcpx.core.servers.transport import http_answers
 from mcpx.core.servers.transport.exchange import (
     PERMISSION_STATUSES,
     ConnectionDropped,
+    Denied,
     Dropped,
+    EntryRefused,
     HttpFailure,
     MoreScopesRequired,
     NotAuthorized,
@@ -92,8 +94,6 @@ class Post(Exchange):
 
     def end_after(self, seconds: float) -> None:
         """Give it up after that time."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
 
     def _expire(self) -> None:
@@ -218,13 +218,9 @@ class Post(Exchange):
             if fields.get(b"retry", b"").isdigit():
                 self._retry_s = min(int(fields[b"retry"][:9]) / 1000, MAX_RESUME_AFTER_S)
         data = event.data
-        if (
-            self.stopped
-            or self._answered
-            or not event.is_message
-            or data is None
-            or isinstance(data, TooLong)
-        ):
+        if self.stopped or self._answered or not event.is_message:
+            return
+        if data is None or isinstance(data, TooLong):
             return
         try:
             answer = http_answers.read_answer(data, raw=self.is_raw)
@@ -276,14 +272,12 @@ class Post(Exchange):
 
     def failed(self, error: HttpFailure, /) -> None:
         link, redact = self._session.link, self._session.redact
-        if isinstance(error, NotAuthorized):
+        if isinstance(error, EntryRefused):
+            self.network.spawn(self._deny, redact(str(error)))
+        elif isinstance(error, NotAuthorized):
             self.fail(self._not_authorized(error))
         elif isinstance(error, Unreachable):
-            problem = redact(unreachable(str(self.request.url), error))
-            link.last_problem, link.retryable = problem, True
-            if link.established:
-                link.close(problem)
-            self.fail(NotExecuted(problem))
+            self.fail(link.end_session(redact(unreachable(str(self.request.url), error))))
         else:
             link.mark_suspect()
             how = http_answers.describe(error, redact)
@@ -301,7 +295,7 @@ class Post(Exchange):
         if isinstance(error, MoreScopesRequired):
             scopes = error.scopes
         else:
-            link.close(reason)  # it may finish what it has
+            link.closing.set(reason)  # it may finish what it has
         if scopes is None or not link.established:
             link.last_problem, link.retryable = reason, False
             link.held = isinstance(error, PersonRequired)
@@ -317,12 +311,13 @@ class Post(Exchange):
             self.fail(failure)
             return
         if status in PERMISSION_STATUSES:
-            self.fail(link.end_session(f"the server refuses the session: {failure}", retryable=False))
+            await self._deny(str(failure))
             return
         body = http_answers.read_error_body(head, explanation, redact)
         in_session = SESSION_HEADER in self.request.headers
         unparsed = http_answers.is_unparsed(status, body)
-        if in_session and (status == HTTPStatus.NOT_FOUND or (unparsed and not await self._is_known())):
+        gone = status == HTTPStatus.NOT_FOUND
+        if in_session and (gone or (unparsed and await self._ping() in _UNKNOWN_SESSION)):
             reason = f"the server does not know the session any more (HTTP {status})"
             self.fail(link.end_session(reason))
             return
@@ -336,12 +331,21 @@ class Post(Exchange):
             link.mark_suspect()
         self.fail(failure)
 
-    async def _is_known(self) -> bool:
-        """True if the server takes a ping in the session of a request that it did not read."""
+    async def _deny(self, reason: str) -> None:
+        """Fail alone, if the server lets a ping in; else the session is over."""
+        link = self._session.link
+        if link.established and await self._ping() not in PERMISSION_STATUSES:
+            self.fail(Denied(reason))
+        else:
+            self.fail(link.end_session(reason, retryable=False))
+
+    async def _ping(self) -> int | None:
+        """The status of a ping in the session; None if it does not come soon."""
         over = anyio.Event()
-        headers = self._session.headers("ping", {})
-        ping = Note(self._session, self.network.request("POST", headers, _PING), lambda _note: over.set())
+        session = self._session
+        request = self.network.request("POST", session.headers("ping", {}), _PING, session.posts_to)
+        ping = Note(session, request, lambda _note: over.set())
         ping.end_after(PROBE_TIMEOUT_S)
         self.network.send(ping)
         await over.wait()
-        return ping.status not in _UNKNOWN_SESSION
+        return ping.status

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import anyio
 
 from mcpx.core.servers.transport import http_answers
-from mcpx.core.servers.transport.exchange import Dropped, HttpFailure, HttpLink, Refused
+from mcpx.core.servers.transport.exchange import Dropped, EntryRefused, HttpFailure, HttpLink, Refused
 from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Event, Redact
 from mcpx.core.servers.transport.http_bodies import Body, Events, Prefix
 from mcpx.core.servers.transport.http_connection import Head, HttpConnection
@@ -109,7 +109,8 @@ class Note(Exchange):
         elif self.status >= HTTPStatus.BAD_REQUEST:
             link.mark_suspect()
 
-    def failed(self, _error: HttpFailure, /) -> None:
+    def failed(self, error: HttpFailure, /) -> None:
+        self.status = HTTPStatus.UNAUTHORIZED if isinstance(error, EntryRefused) else None
         self._end()
         self._session.link.mark_suspect()
 
@@ -200,6 +201,9 @@ def why_over(error: Exception, redact: Redact) -> str:
 def refusal(head: Head, explanation: bytes, request: HttpRequest, redact: Redact) -> Refused:
     """The outcome of an error, or of a redirect that is not followed, for its request."""
     if (location := redirect_of(request, head)) is not None:
-        return http_answers.unfollowed(head, location, redact)
+        where = http_answers.quoted(redact(str(location))) + (
+            ", itself" * (str(location) == str(request.url))
+        )
+        return Refused(head.status_code, explanation=f"it redirects to {where}, which is not followed")
     text = http_answers.read_error_body(head, explanation, redact).text
     return Refused(head.status_code, retry_after_s=retry_after(head), explanation=text)

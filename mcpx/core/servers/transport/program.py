@@ -64,25 +64,15 @@ class Program:
         if not self._is_lent:
             link.take_process(child)
 
-        def on_loss(reason: str) -> None:
-            tasks.start_soon(self._lose, link, reason)
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._lose_at_exit, link)
-            link.on_loss = on_loss
             try:
                 yield
             except Exception:  # perhaps because the process is ending: that is the better reason
                 await child.has_exited()
                 self._note_exit(link)
                 raise
-            finally:
-                link.on_loss = None
             tasks.cancel_scope.cancel()
-
-    async def _lose(self, link: Link, reason: str) -> None:
-        if not await self.child.has_exited():
-            link.lost.set(reason)
 
     async def _lose_at_exit(self, link: Link) -> None:
         await self.child.exited.wait()

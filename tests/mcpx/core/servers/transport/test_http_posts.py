@@ -20,6 +20,7 @@ from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.exchange import (
     ClientRefused,
     ConnectionDropped,
+    EntryRefused,
     Failed,
     MoreScopesRequired,
     NotExecuted,
@@ -117,6 +118,7 @@ async def opened(answer, *, established=True, limit=1 << 20, authorizer=None, ss
     [
         (SignInRequired("run: mcpx login x"), "closed", True, False),
         (ClientRefused("no token for it"), "closed", False, False),
+        (EntryRefused("the same as before"), "closed", False, False),
         (NoTokenNow("try again"), None, False, True),
         (MoreScopesRequired("run: mcpx login x"), None, False, True),
     ],
@@ -140,8 +142,9 @@ async def test_a_session_that_needs_more_scopes_to_begin_is_held():
 
 
 async def test_a_redirect_elsewhere_is_not_followed():
-    async with opened(lambda _asked: response(status=307, location="http://127.0.0.2/mcp")) as on:
-        assert "http://127.0.0.2/mcp, which is not followed" in str(await on.call())
+    for where, says in (("http://127.0.0.2/mcp", ""), ("/mcp", ", itself")):
+        async with opened(lambda _asked, where=where: response(status=307, location=where)) as on:
+            assert f"/mcp{says}, which is not followed" in str(await on.call())
 
 
 async def test_what_the_sdk_asks_fails_with_the_reason_inside():
