@@ -83,7 +83,7 @@ async def redirect(on: Hostile) -> None:
         seen.append(request.asks)
         if seen.count(request.asks) > 1:
             return False
-        await server.respond(writer, 307, b"elsewhere", location="/mcp")
+        await server.respond(writer, 307, b"elsewhere", location="/mcp?b")
         return True
     """
     await on.add(s=await on.http(code, entry=SHORT))
@@ -99,7 +99,7 @@ async def redirect_loop(on: Hostile) -> None:
         if request.asks != "tools/call":
             return False
         seen.append(1)
-        if len(seen) > 6:
+        if len(seen) > 1:
             await server.respond(writer, 200, b'"followed too often"', content_type="application/json")
         else:
             await server.respond(writer, 307, b"again", location="/mcp")

@@ -104,7 +104,7 @@ class Exchange:
         self.stopped = False
         self._connection: HttpConnection | None = None
         self._body: Body | None = None
-        self._redirects = 0
+        self._been: tuple[str, ...] = ()  # the URLs that have redirected it
 
     def accept(self, head: Head, connection: HttpConnection) -> Body:
         """The response is good: return what takes its body."""
@@ -208,11 +208,13 @@ class Exchange:
         if status in _UNAUTHORIZED and authorizer is not None:
             self.started = False  # it did not run
             return await authorizer.refused(self.request, head)
-        location = redirect_of(self.request, head)
-        if location is None or self._redirects >= MAX_REDIRECTS or not follows(self.request, head, location):
+        location, before = redirect_of(self.request, head), self.request.url
+        if location is None or not follows(self.request, head, location):
             return False
-        self._redirects += 1
-        before = self.request.url
+        been = (*self._been, str(before))
+        if len(been) > MAX_REDIRECTS or str(location) in been:  # where it may have run already
+            return False
+        self._been = been
         self.request.url = replace(location, userinfo=before.userinfo, direct=before.direct)
         return True
 

@@ -136,6 +136,8 @@ async def test_a_redirect_within_the_origin_is_followed_for_whatever_is_sent(met
     [
         ("POST", 307, "http://127.0.0.2/mcp"),
         ("POST", 307, "http://me@127.0.0.1:{port}/mcp"),
+        ("POST", 307, "/mcp"),
+        ("GET", 308, "http://127.0.0.1:{port}/mcp#again"),
         ("POST", 303, "/other"),
         ("POST", 302, "/other"),
         ("GET", 307, "https://127.0.0.1:{port}/mcp"),
@@ -153,11 +155,14 @@ async def test_a_redirect_elsewhere_is_not_followed(method, status, location):
     assert len(server.asked) == 1
 
 
-async def test_redirects_without_an_end_are_not_followed_for_ever():
-    again = b"HTTP/1.1 307 X\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n"
-    async with network_to(lambda _asked: again) as (network, server):
+@pytest.mark.parametrize(("places", "times"), [(10, 6), (2, 3)])
+async def test_redirects_without_an_end_and_back_to_where_it_was_are_not_followed(places, times):
+    def redirect(_asked):
+        return b"HTTP/1.1 307 X\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n" % (len(server.asked) % places)
+
+    async with network_to(redirect) as (network, server):
         assert (await fetch(network)).status == 307
-    assert len(server.asked) == 6
+    assert len(server.asked) == times
 
 
 async def test_requests_have_the_headers_of_the_entry_and_send_cookies_back():
@@ -214,10 +219,9 @@ class Tokens:
 
     async def refused(self, _request, response):
         self.seen.append((response.status_code, response.headers.get_list("www-authenticate")))
-        del self.tokens[0]
-        if not self.tokens and self.last is not None:
+        if len(self.tokens) == 1 and self.last is not None:
             raise self.last
-        return bool(self.tokens)
+        return len(self.tokens) > 1 and bool(self.tokens.pop(0))
 
 
 def wants_fresh(asked):
