@@ -129,7 +129,8 @@ class ClientRefused(NotAuthorized):
 
 # --- for the session
 
-FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, MalformedMessage)
+UNANSWERED: Final = (NotExecuted, ConnectionDropped, Refused)
+FAILURES: Final = (*UNANSWERED, ResponseTooLarge, MalformedMessage)
 
 
 class Failed(MCPError):

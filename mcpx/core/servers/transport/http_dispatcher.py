@@ -27,14 +27,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.servers.transport import http_posts
-from mcpx.core.servers.transport.exchange import (
-    FAILURES,
-    ConnectionDropped,
-    Failed,
-    HttpLink,
-    NotExecuted,
-    Refused,
-)
+from mcpx.core.servers.transport.exchange import FAILURES, UNANSWERED, Failed, HttpLink
 from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Redact
 from mcpx.core.servers.transport.http_connection import Headers
 from mcpx.core.servers.transport.http_network import Exchange, Network
@@ -221,7 +214,7 @@ class HttpDispatcher(WireDispatcher):
         """
         try:
             return await super().send_for_bytes(method, params, opts)
-        except (NotExecuted, ConnectionDropped, Refused) as error:
+        except UNANSWERED as error:
             raise Failed(error) from error
 
     def _close(self) -> None:

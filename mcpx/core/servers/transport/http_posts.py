@@ -318,8 +318,7 @@ class Post(Exchange):
         unparsed = http_answers.is_unparsed(status, body)
         gone = status == HTTPStatus.NOT_FOUND
         if in_session and (gone or (unparsed and await self._ping() in _UNKNOWN_SESSION)):
-            reason = f"the server does not know the session any more (HTTP {status})"
-            self.fail(link.end_session(reason))
+            self.fail(link.end_session(f"the server does not know the session any more (HTTP {status})"))
             return
         if body.error is not None and http_answers.is_server_error(
             body, status, self.id, in_session=in_session

@@ -31,14 +31,7 @@ from supervisors import Signal
 log = structlog.get_logger()
 ALLOWED_METHODS: Final = b"GET, POST, DELETE"
 ALLOWED_HEADERS: Final = (
-    b"accept",
-    b"authorization",
-    b"content-type",
-    b"last-event-id",
-    b"mcp-method",
-    b"mcp-name",
-    b"mcp-protocol-version",
-    b"mcp-session-id",
+    b"accept authorization content-type last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id"
 )
 EXPOSED_HEADERS: Final = b"mcp-session-id, mcp-protocol-version, www-authenticate"
 PREFLIGHT_VALID_S: Final = 600
@@ -73,10 +66,9 @@ class Places:
             return self._refused(_ORIGIN, origin)
         return None
 
-    def _refused(self, refusal: Refusal, value: bytes | None) -> Refusal:
+    def _refused(self, refusal: Refusal, value: bytes) -> Refusal:
         if self._throttle.lets_through():
-            named = None if value is None else value.decode("latin-1")
-            log.warning("http.refused", reason=refusal.text.decode(), value=named)
+            log.warning("http.refused", reason=refusal.text.decode(), value=value.decode("latin-1"))
         return refusal
 
 
@@ -144,7 +136,7 @@ class CORS:
 def _preflight(asked: Mapping[bytes, bytes]) -> HeaderPairs:
     given = asked.get(b"access-control-request-headers", b"").split(b",")
     wanted = [name.strip().lower() for name in given]
-    allowed = dict.fromkeys((*ALLOWED_HEADERS, *(name for name in wanted if name.startswith(_MCP))))
+    allowed = dict.fromkeys((*ALLOWED_HEADERS.split(), *(name for name in wanted if name.startswith(_MCP))))
     headers = (
         (b"access-control-allow-methods", ALLOWED_METHODS),
         (b"access-control-allow-headers", b", ".join(allowed)),

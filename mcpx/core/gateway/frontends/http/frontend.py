@@ -271,9 +271,7 @@ class HttpFrontend:
         host, port = self._address
         names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
         own = urlsplit(self._settings.replica.url).netloc
-        hosts = [f"{name}:{port}" for name in names]
-        if own:
-            hosts.append(own)  # as other replicas name this one
+        hosts = [*(f"{name}:{port}" for name in names), own]  # the last as other replicas name this one
         origins = [f"http://{name}:{port}" for name in names]
         return Places([*hosts, *self._settings.allowed_hosts], [*origins, *self._settings.allowed_origins])
 

@@ -205,17 +205,14 @@ class Sessions:
         message = read_message(exchange, partial(self._take_batch, exchange, session))
         if message is None:
             return
-        if message.method is None:
+        if message.method is None or message.id is None:
             if session is None:
                 refuse(exchange, 400, "Bad Request: Missing session ID")
-            else:
-                exchange.respond(202, JSON + session.headers)
+                return
+            exchange.respond(202, JSON + session.headers)
+            if message.method is None:
                 session.outgoing.take_answer(message)
-        elif message.id is None:
-            if session is None:
-                refuse(exchange, 400, "Bad Request: Missing session ID")
             else:
-                exchange.respond(202, JSON + session.headers)
                 self._notice(exchange, session, message)
         elif session is not None or (session := self._opened(exchange, message)) is not None:
             _take_in(session, InSession(session, exchange, message.id), message)

@@ -13,7 +13,7 @@ from mcpx.core.gateway.frontends.http import posted
 from mcpx.core.wire.batch import BATCH_REVISION, MAX_BATCH_MESSAGES
 from tests.mcpx.core.gateway.frontends.http.test_endpoints import served
 from tests.mcpx.core.gateway.frontends.http.test_events import Session, events_of, sessions
-from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, http
+from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, http, meanwhile
 from tests.mcpx.core.gateway.frontends.test_batches import call, hello, message, ping, text
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, write_config
@@ -37,15 +37,8 @@ async def post(session: Session, *messages, **headers: str) -> httpx2.Response:
 async def test_the_requests_of_a_batch_are_answered_in_one_array(tmp_path, config):
     async with opened(tmp_path, config) as (session,):
         note = message(method="notifications/roots/list_changed")
-        batch = (
-            ping(1),
-            note,
-            call("two", "echo", text="hi"),
-            message(id=3, method="no/such"),
-            7,
-            ping(None),
-        )
-        answer = await post(session, *batch)
+        wrong = message(id=3, method="no/such")
+        answer = await post(session, ping(1), note, call("two", "echo", text="hi"), wrong, 7, ping(None))
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
         answers = {each["id"]: each for each in answer.json()}
         assert set(answers) == {1, "two", 3, None}
@@ -57,13 +50,7 @@ async def test_the_requests_of_a_batch_are_answered_in_one_array(tmp_path, confi
 
 async def test_the_calls_of_a_batch_run_side_by_side(tmp_path, config, ears):
     async with opened(tmp_path, config, count=2) as (session, other):
-        got = []
-
-        async def ask() -> None:
-            got.append(await post(session, call(1, "hang"), call(2, "hang")))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
+        async with meanwhile(post, session, call(1, "hang"), call(2, "hang")) as got:
             await ears.hear("call", count=2, tool="hang")
             await other.client.post(other.url, json=call(1, "release"), headers=other.headers)
         assert [text(each) for each in got[0].json()] == ["released", "released"]
@@ -131,11 +118,8 @@ async def test_a_batch_that_is_wrong_is_refused_as_a_whole(tmp_path, config):
         for batch in ([], [ping(1), hello(2)], too_many):
             answer = await post(session, *batch)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
-        raw = {
-            "content": b'[{"jsonrpc":"2.0"',
-            "headers": session.headers | {"content-type": "application/json"},
-        }
-        answer = await session.client.post(session.url, **raw)
+        headers = session.headers | {"content-type": "application/json"}
+        answer = await session.client.post(session.url, content=b'[{"jsonrpc":"2.0"', headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
         large = await post(session, ping(1) | {"params": {"x": "y" * 1_100_000}})
         assert large.status_code == 413
@@ -172,29 +156,17 @@ async def test_a_large_batch_is_answered_whole_and_an_id_that_is_used_twice_is_r
 
 async def test_an_id_that_is_in_use_is_refused_in_a_batch_too(tmp_path, config, ears):
     async with opened(tmp_path, config, count=2) as (session, other):
-        first = []
-
-        async def ask() -> None:
-            first.extend((await post(session, call(1, "hang"))).json())
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
+        async with meanwhile(post, session, call(1, "hang")) as got:
             await ears.hear("call", tool="hang")
             answers = {each["id"]: each for each in (await post(session, ping(1), ping(2))).json()}
             assert (answers[1]["error"]["code"], answers[2]["result"]) == (-32600, {})
             await other.client.post(other.url, json=call(1, "release"), headers=other.headers)
-        assert [text(each) for each in first] == ["released"]
+        assert [text(each) for each in got[0].json()] == ["released"]
 
 
 async def test_a_session_that_ends_in_the_middle_of_a_batch_answers_its_requests(tmp_path, config, ears):
     async with opened(tmp_path, config) as (session,):
-        got = []
-
-        async def ask() -> None:
-            got.append(await post(session, call(1, "hang"), ping(2)))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
+        async with meanwhile(post, session, call(1, "hang"), ping(2)) as got:
             await ears.hear("call", tool="hang")
             await session.client.delete(session.url, headers=session.headers)
         answers = {each["id"]: each for each in got[0].json()}

@@ -14,6 +14,7 @@ import anyio
 import httpx2
 import pytest
 
+from tests.mcpx.core.gateway.frontends.http.test_events import Session
 from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, HELLO, post
 from tests.mcpx.core.gateway.frontends.test_not_reading import flooding, memory
 from tests.mcpx.serving import LEGACY, serving, write_config
@@ -110,14 +111,10 @@ async def test_a_head_that_does_not_come_whole_is_not_waited_for(tmp_path, confi
             assert time.monotonic() - began > 5
 
 
-def half_a_post(url: str, length: int) -> bytes:
-    lines = [
-        "POST /mcp HTTP/1.1",
-        f"Host: {urlsplit(url).netloc}",
-        "Content-Type: application/json",
-        f"Content-Length: {length}",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()
+def head_of_post(url: str, length: int, **headers: str) -> bytes:
+    lines = ["POST /mcp HTTP/1.1", f"Host: {urlsplit(url).netloc}", f"Content-Length: {length}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode()
 
 
 async def test_half_bodies_are_bounded_in_sum(tmp_path, config):
@@ -130,7 +127,7 @@ async def test_half_bodies_are_bounded_in_sum(tmp_path, config):
             nonlocal refused
             async with await anyio.connect_tcp(urlsplit(url).hostname, urlsplit(url).port) as stream:
                 try:
-                    await stream.send(half_a_post(url, 61 << 20))
+                    await stream.send(head_of_post(url, 61 << 20))
                     for _ in range(60):
                         await stream.send(part)
                     await anyio.sleep(1)
@@ -148,26 +145,16 @@ async def test_half_bodies_are_bounded_in_sum(tmp_path, config):
 
 async def session(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
     """The headers of a session that wants all log messages."""
-    hello = await client.post(url, json=HELLO, headers=ACCEPT)
-    headers = {
-        **ACCEPT,
-        "mcp-session-id": hello.headers["mcp-session-id"],
-        "mcp-protocol-version": LEGACY,
-    }
-    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    await client.post(url, json=ready, headers=headers)
-    level = {"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "debug"}}
-    await client.post(url, json=level, headers=headers)
-    return headers
+    opened = await Session(client, url).open(LEGACY)
+    await opened.post(id=2, method="logging/setLevel", params={"level": "debug"})
+    return opened.headers
 
 
 def raw_post(url: str, headers: dict[str, str], number: int, tool: str, **arguments) -> bytes:
     given = {"server_name": "s", "tool_name": tool, "arguments": arguments}
     params = {"name": "exec", "arguments": given}
     body = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
-    lines = ["POST /mcp HTTP/1.1", f"Host: {urlsplit(url).netloc}", f"Content-Length: {len(body)}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode() + body
+    return head_of_post(url, len(body), **headers) + body
 
 
 async def test_answers_that_nobody_reads_are_bounded(tmp_path, config):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import anyio
 import pydantic
@@ -12,8 +13,8 @@ import pytest
 from mcpx.core.gateway.frontends.http import sessions as http_sessions
 from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.core.gateway.frontends.http.test_endpoints import LIST, at, served
-from tests.mcpx.core.gateway.frontends.http.test_frontend import HELLO
-from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, entry, soon
+from tests.mcpx.core.gateway.frontends.http.test_frontend import HELLO, meanwhile
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry, soon
 from tests.mcpx.serving import ENVELOPE
 
 pytestmark = pytest.mark.anyio
@@ -97,75 +98,51 @@ async def test_the_answer_is_json_or_one_event_as_the_client_would_have_it(moder
                     assert "hi" in str(said["result"]["content"])
 
 
-async def test_a_client_that_takes_no_events_gets_the_answer_alone(tmp_path):
-    with Ears(tmp_path / "ears") as ears:
-        async with (
-            served(config_of({"s": entry(ears)})) as (_, client, url),
-            at(client, url, modern=False) as talk,
-            anyio.create_task_group() as tasks,
-        ):
-            asked = call(talk, "hang")
-            asked["headers"]["Accept"] = JSON
-            asked["json"]["params"]["_meta"] = {"progressToken": "p"}
-            answers = []
-
-            async def post() -> None:
-                answers.append(await client.post(url, **asked))
-
-            tasks.start_soon(post)
+@asynccontextmanager
+async def hanging(ears, accept=f"{JSON}, {EVENTS}"):
+    """A call that hangs: its client, and the list that its answer comes into."""
+    async with (
+        served(config_of({"s": entry(ears)})) as (_, client, url),
+        at(client, url, modern=False) as talk,
+    ):
+        asked = call(talk, "hang")
+        asked["headers"]["Accept"] = accept
+        asked["json"]["params"]["_meta"] = {"progressToken": "p"}
+        async with meanwhile(client.post, url, **asked) as answers:
             await ears.hear("call", tool="hang")
-            for tool in ("nudge", "release"):
-                await client.post(url, **call(talk, tool, 8))
-            await soon(lambda: answers)
-            assert "released" in str(answers[0].json()["result"])
+            yield client, url, talk, answers
 
 
-async def test_a_call_that_is_cancelled_ends_and_its_session_goes_on(tmp_path):
-    with Ears(tmp_path / "ears") as ears:
-        async with (
-            served(config_of({"s": entry(ears)})) as (_, client, url),
-            at(client, url, modern=False) as talk,
-            anyio.create_task_group() as tasks,
-        ):
-            answers = []
-
-            async def post() -> None:
-                answers.append(await client.post(url, **call(talk, "hang")))
-
-            tasks.start_soon(post)
-            await ears.hear("call", tool="hang")
-            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "7"}}
-            answer = await client.post(url, json=cancelled, headers=talk._headers)
-            assert (answer.status_code, answer.content) == (202, b"")
-            await ears.hear("cancelled")
-            await soon(lambda: answers)
-            last = answers[0].text.splitlines()[-1 if answers[0].headers["content-type"] == JSON else -2]
-            assert '"code":-32800' in last
-            assert (await client.post(url, json=LIST, headers=talk._headers)).status_code == 200
+async def test_a_client_that_takes_no_events_gets_the_answer_alone(ears):
+    async with hanging(ears, JSON) as (client, url, talk, answers):
+        for tool in ("nudge", "release"):
+            await client.post(url, **call(talk, tool, 8))
+        await soon(lambda: answers)
+        assert "released" in str(answers[0].json()["result"])
 
 
-async def test_an_id_that_is_in_use_is_refused_and_its_first_request_goes_on(tmp_path):
-    with Ears(tmp_path / "ears") as ears:
-        async with (
-            served(config_of({"s": entry(ears)})) as (_, client, url),
-            at(client, url, modern=False) as talk,
-            anyio.create_task_group() as tasks,
-        ):
-            first = []
+async def test_a_call_that_is_cancelled_ends_and_its_session_goes_on(ears):
+    async with hanging(ears) as (client, url, talk, answers):
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "7"}}
+        answer = await client.post(url, json=cancelled, headers=talk._headers)
+        assert (answer.status_code, answer.content) == (202, b"")
+        await ears.hear("cancelled")
+        await soon(lambda: answers)
+        last = answers[0].text.splitlines()[-1 if answers[0].headers["content-type"] == JSON else -2]
+        assert '"code":-32800' in last
+        assert (await client.post(url, json=LIST, headers=talk._headers)).status_code == 200
 
-            async def post() -> None:
-                first.append(one_message(await client.post(url, **call(talk, "hang"))))
 
-            tasks.start_soon(post)
-            await ears.hear("call", tool="hang")
-            refused = one_message(await client.post(url, **call(talk, "echo", text="again")))
-            assert (refused["id"], refused["error"]["code"]) == (7, -32600)
-            assert "in use" in refused["error"]["message"]
-            await client.post(url, **call(talk, "release", 8))
-            await soon(lambda: first)
-            assert "released" in str(first[0]["result"])
-            again = one_message(await client.post(url, **call(talk, "echo", text="again")))
-            assert again["result"]["content"][0]["text"] == "again"
+async def test_an_id_that_is_in_use_is_refused_and_its_first_request_goes_on(ears):
+    async with hanging(ears) as (client, url, talk, answers):
+        refused = one_message(await client.post(url, **call(talk, "echo", text="again")))
+        assert (refused["id"], refused["error"]["code"]) == (7, -32600)
+        assert "in use" in refused["error"]["message"]
+        await client.post(url, **call(talk, "release", 8))
+        await soon(lambda: answers)
+        assert "released" in str(one_message(answers[0])["result"])
+        again = one_message(await client.post(url, **call(talk, "echo", text="again")))
+        assert again["result"]["content"][0]["text"] == "again"
 
 
 async def test_in_2026_07_28_requests_with_one_id_have_nothing_to_do_with_each_other():
@@ -209,29 +186,14 @@ async def test_sessions_end_when_they_are_deleted_or_never_began():
 
 
 @pytest.mark.parametrize("accept", [JSON, f"{JSON}, {EVENTS}"])
-async def test_what_is_open_when_its_session_ends_is_answered_on_a_stream_too(tmp_path, accept):
-    with Ears(tmp_path / "ears") as ears:
-        async with (
-            served(config_of({"s": entry(ears)})) as (_, client, url),
-            at(client, url, modern=False) as talk,
-            anyio.create_task_group() as tasks,
-        ):
-            asked = call(talk, "hang")
-            asked["headers"]["Accept"] = accept
-            asked["json"]["params"]["_meta"] = {"progressToken": "p"}
-            answers = []
-
-            async def post() -> None:
-                answers.append(await client.post(url, **asked))
-
-            tasks.start_soon(post)
-            await ears.hear("call", tool="hang")
-            await client.post(url, **call(talk, "nudge", 8))  # from then on it is a stream, if it can be one
-            assert (await client.delete(url, headers=talk._headers)).status_code == 200
-            await soon(lambda: answers)
-            assert answers[0].headers["content-type"] == (EVENTS if EVENTS in accept else JSON)
-            assert '"id":7,"error":{"code":-32603' in answers[0].text
-            assert '"data":{"code":"cancelled","outcome":"unknown"}' in answers[0].text
+async def test_what_is_open_when_its_session_ends_is_answered_on_a_stream_too(ears, accept):
+    async with hanging(ears, accept) as (client, url, talk, answers):
+        await client.post(url, **call(talk, "nudge", 8))  # from then on it is a stream, if it can be one
+        assert (await client.delete(url, headers=talk._headers)).status_code == 200
+        await soon(lambda: answers)
+        assert answers[0].headers["content-type"] == (EVENTS if EVENTS in accept else JSON)
+        assert '"id":7,"error":{"code":-32603' in answers[0].text
+        assert '"data":{"code":"cancelled","outcome":"unknown"}' in answers[0].text
 
 
 async def test_a_session_with_nothing_open_is_idle_after_a_while():
