@@ -159,7 +159,6 @@ async def open_sse(sse: Sse, **options: Unpack[Options]) -> AsyncIterator[HttpLi
     """
     async with _dispatcher_of(sse, options) as dispatcher, anyio.create_task_group() as tasks:
         link, network, found = dispatcher.link, dispatcher.network, anyio.Event()
-        program = options.get("program")
 
         def take(event: Event) -> None:
             if event.fields.get(b"event") == b"endpoint":
@@ -173,9 +172,7 @@ async def open_sse(sse: Sse, **options: Unpack[Options]) -> AsyncIterator[HttpLi
         async def watch() -> None:
             await stream.over.wait()
             found.set()
-            link.closing.set(stream.reason)
-            if program is None or not await program.child.has_exited():  # else that is the better reason
-                link.lost.set(stream.reason)
+            await _lose(link, stream.reason, options.get("program"))
 
         async def begin() -> None:
             network.send(stream)
@@ -193,6 +190,12 @@ async def open_sse(sse: Sse, **options: Unpack[Options]) -> AsyncIterator[HttpLi
         finally:
             stream.stop()
             tasks.cancel_scope.cancel()
+
+
+async def _lose(link: HttpLink, reason: str, program: Program | None) -> None:
+    link.closing.set(reason)
+    if program is None or not await program.child.has_exited():  # else that is the better reason
+        link.lost.set(reason)
 
 
 def _endpoint(url: Url, event: Event) -> Url | None:

@@ -84,7 +84,6 @@ class Post(Exchange):
         self._about = about
         self._session = session
         self._answered = False
-        self._events: Events | None = None
         self._resumed: Stream | None = None
         self._after: bytes | None = None  # the id of the last event
         self._retry_s = RESUME_AFTER_S
@@ -175,7 +174,7 @@ class Post(Exchange):
         if kind == "text/event-stream":
             if self.method == LISTEN and not self._answered:
                 session.standing.add(self)
-            self._events = Events(
+            return Events(
                 head,
                 connection,
                 session.limit,
@@ -183,7 +182,6 @@ class Post(Exchange):
                 on_end=self._ended,
                 on_failure=self._stream_broken,
             )
-            return self._events
         self.fail(http_answers.not_a_message(head))
         return Prefix(head, connection, lambda _prefix: None)
 
@@ -340,8 +338,7 @@ class Post(Exchange):
 
     async def _ping(self) -> int | None:
         """The status of a ping in the session; None if it does not come soon."""
-        over = anyio.Event()
-        session = self._session
+        over, session = anyio.Event(), self._session
         request = self.network.request("POST", session.headers("ping", {}), _PING, session.posts_to)
         ping = Note(session, request, lambda _note: over.set())
         ping.end_after(PROBE_TIMEOUT_S)
