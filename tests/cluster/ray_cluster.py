@@ -22,6 +22,7 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # workers that n
 from ray.cluster_utils import Cluster
 
 OBJECT_STORE = 80 * 1024 * 1024
+ALONE = {"include_dashboard": False, "no_monitor": True, "include_log_monitor": False}  # they take seconds
 LOOK_S = 0.1
 Said = dict[str, Any]
 
@@ -43,7 +44,7 @@ class Nodes:
         self._deaths: dict[str, float] = {}
         self._reading = threading.Lock()
         for name in wanted:
-            head = {} if self._nodes else {"include_dashboard": False, "temp_dir": folder}
+            head = {} if self._nodes else {**ALONE, "temp_dir": folder}
             self._nodes[name] = self._add(name, **head)
         self._cluster.wait_for_nodes()
         self.address = self._cluster.address
