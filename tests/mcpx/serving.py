@@ -67,6 +67,12 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def is_stopped(pid: int) -> bool:
+    """Return True once the system has carried out a SIGSTOP."""
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return done.stdout.startswith("T")
+
+
 def alive_in_group(group: int) -> list[int]:
     """The processes of that group that run. The dead that nobody has collected yet are not alive."""
     try:

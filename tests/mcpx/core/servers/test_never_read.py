@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import anyio
 import pytest
 
 from mcpx.parts import open_hub
 from tests.mcpx.scripted import config_of, entry
-
-
-def is_stopped(pid):
-    """Whether the kernel has carried a SIGSTOP out."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+from tests.mcpx.serving import is_stopped
 
 
 @pytest.mark.anyio

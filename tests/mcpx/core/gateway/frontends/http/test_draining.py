@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 import time
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import anyio
@@ -16,7 +16,7 @@ import pytest
 
 from tests.mcpx.cluster.replicas.site import counting
 from tests.mcpx.scripted import entry, soon
-from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, serving, write_config
+from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, is_stopped, serving, write_config
 
 pytestmark = pytest.mark.anyio
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -171,14 +171,15 @@ async def test_a_connection_that_waits_in_the_backlog_is_served(tmp_path, ears):
     async with served(tmp_path, ears) as (mcpx, _, origin):
         address = urlsplit(origin)
         mcpx.process.send_signal(signal.SIGSTOP)
-        waiting = [socket.create_connection((address.hostname, address.port)) for _ in range(5)]
-        for each in waiting:
-            each.sendall(b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n" % address.netloc.encode())
-        mcpx.process.send_signal(signal.SIGTERM)
-        mcpx.process.send_signal(signal.SIGCONT)
-        for each in waiting:
-            each.settimeout(10)
-            head = await anyio.to_thread.run_sync(each.recv, 4096)
-            assert head.startswith(b"HTTP/1.1 200 OK"), head
-            assert b"connection: close" in head
-            each.close()
+        await soon(lambda: is_stopped(mcpx.process.pid))
+        with ExitStack() as stack:
+            waiting = [socket.create_connection((address.hostname, address.port), 10) for _ in range(5)]
+            for each in waiting:
+                stack.enter_context(each)
+                each.sendall(b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n" % address.netloc.encode())
+            mcpx.process.send_signal(signal.SIGTERM)
+            mcpx.process.send_signal(signal.SIGCONT)
+            for each in waiting:
+                head = await anyio.to_thread.run_sync(each.recv, 4096)
+                assert head.startswith(b"HTTP/1.1 200 OK"), head
+                assert b"connection: close" in head
