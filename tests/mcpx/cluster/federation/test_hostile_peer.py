@@ -93,7 +93,7 @@ async def test_one_whose_servers_change_all_the_time_is_followed_more_and_more_s
         await soon(lambda: asked(heard) >= 6)
         await serves_on(near)
         assert near.hub.upstreams["own"] is kept
-        assert len(near.hub.upstreams) <= 21
+        await soon(lambda: len(near.hub.upstreams) <= 21)  # while it changes, the old ones are there, too
 
 
 async def test_one_that_never_answers_again_keeps_its_servers_and_costs_nothing(tmp_path: Path) -> None:

@@ -211,7 +211,8 @@ async def test_a_file_that_becomes_a_pipe_is_an_error_and_holds_nobody_up(path):
         await one.until(lambda: one.done == [["b"]])
 
 
-async def test_a_file_that_others_may_write_to_is_put_in_force_on_request_only(path):
+async def test_a_file_that_others_may_write_to_is_put_in_force_on_request_only(path, monkeypatch):
+    monkeypatch.setattr(config_file, "LOOK_INTERVAL_S", 0.2)  # polling sees no change of a mode
     async with watched(path) as one:
         path.chmod(0o666)
         written(path, "b")

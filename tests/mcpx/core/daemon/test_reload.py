@@ -49,13 +49,14 @@ async def calling(watch, ears, *, server="s"):
 
 
 async def test_of_servers_that_come_and_go_no_pins_stay_in_memory_and_all_in_files(tmp_path):
-    async with open_watched(config_of({"same": entry()}), state=tmp_path / "state") as watch:
+    base = entry(settings={"start": "eager"})  # one that is remembered may sleep at first
+    async with open_watched(config_of({"same": base}), state=tmp_path / "state") as watch:
         pins = watch.hub.fleet.pins
         for number in range(3):
-            await watch.hub.reload(config_of({"same": entry(), f"s{number}": entry()}))
+            await watch.hub.reload(config_of({"same": base, f"s{number}": base}))
             await watch.becomes(State.READY, f"s{number}")
             await soon(lambda: len(pins._pins) == 2)
-        await watch.hub.reload(config_of({"same": entry(), "s0": entry()}))
+        await watch.hub.reload(config_of({"same": base, "s0": base}))
         await watch.becomes(State.READY, "s0")
         assert watch.hub.upstreams["s0"].policy.pins.record.state == "pinned"
         await soon(lambda: [known[0].name for known in pins._pins.values()] == ["same", "s0"])

@@ -81,7 +81,7 @@ async def test_fast_growth_is_noticed_before_it_is_twice_the_limit(ears, monkeyp
 
     monkeypatch.setattr(upkeep, "tree_memory", look)
     settings = {"limits": {"memory": 150 * MIB}}
-    answers = {"tools/call count": [{"hoard": 10 * MIB}, {"say": "ok"}]}
+    answers = {"tools/call count": [{"hoard": 5 * MIB}, {"sleep": 0.02}, {"say": "ok"}]}
     async with one_server(ears, settings=settings, answers=answers) as watch:
 
         async def caller():
