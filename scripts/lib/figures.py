@@ -23,12 +23,12 @@ LONG_FUNCTION: Final = 40  # lines
 NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
 LIMITS: Final = {
     "lines": 112_150,  # on the way to 72,000; what clients and people ask for takes lines
-    "files": 553,  # to 420
+    "files": 552,  # to 420
     "modules with one importer": 89,  # to 60
     "circles of modules": 0,
     "circles of packages": 0,
     "imports inside functions": 147,
-    "noqa": 223,
+    "noqa": 217,
     "entries in a folder": 25,
     "lines of the median function": 6,
     "functions over 40 lines": 25,

@@ -30,7 +30,7 @@ from mcpx.core.events.watched_call import Call, Json
 from mcpx.core.protocol.messages import Exec, Forward, Read
 from mcpx.core.protocol.requests import Watched
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 
 MAX_CALLS: Final = 200  # that have ended
 MAX_RUNNING: Final = 1000  # the servers' limits may allow more
@@ -128,7 +128,7 @@ class CallWatch:
         if record.at_us < self._full_until and known is None:
             self.skipped += 1
             return
-        try:
+        with containing("call watch"):
             known = known or self._with_question(record, request)
             if known is not None:  # it goes on, with what a person has said
                 self._go_on(known, record)
@@ -139,18 +139,14 @@ class CallWatch:
                 self._keep(known)
             if watched is not None:
                 watched.call = known
-        except Exception as error:  # noqa: BLE001 - the promise of this module
-            contain(error, "call watch")
 
     def ended(self, record: Record) -> None:
         """Note that a call that is kept has ended, or that one has failed or was refused."""
-        try:
+        with containing("call watch"):
             call = record.watched or (self._late(record) if self._followers else None)
             if call is not None and call.record is record:
                 self._end(call, record)
                 self._rest()
-        except Exception as error:  # noqa: BLE001 - as above
-            contain(error, "call watch")
 
     def _with_question(self, record: Record, request: object | None) -> Call | None:
         """The call that ended with a question, and goes on with the client's next request."""

@@ -20,7 +20,7 @@ import structlog
 
 from mcpx.core.protocol.context import Origin, library_origin
 from mcpx.core.text import cut
-from mcpx.core.wire.turn import TURN, after_turn
+from mcpx.core.wire.turn import TURN, after_turn, do_before
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned, Reply
 
@@ -34,6 +34,7 @@ End = Literal["ok", "failed", "refused", "cancelled"]
 Target = tuple[Origin, str, Kind, str]
 """The origin of a call, the server, the kind of thing that is asked for, and its name."""
 
+MAX_NAMED_BYTES: Final = 512  # of arguments whose names stand in the audit log whatever they are
 MAX_NOTED: Final = 64  # beginnings and ends that wait to be counted together, which costs a fraction
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
@@ -87,7 +88,7 @@ class Record(msgspec.Struct, eq=False):
     """The row that it is counted in."""
     said: msgspec.Raw | bytes = NOTHING
     """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
     """The names of its arguments, where they have been decoded while its beginning was to be noted."""
     slot: int | None = None
     """Its place among the calls that run, in the audit log."""
@@ -200,17 +201,15 @@ class Log(Protocol):
     is_required: bool
     """True if a call is refused that it could not write."""
     beginning: list[Record]
-    ending: list[Record]
-    """Those of this turn. Who puts the first there has `note_turn` called before anything is written."""
-
-    def note_turn(self) -> None:
-        """Have what begins and ends in this turn on disk."""
-
-    def flush(self) -> None:
-        """Write the lines that wait."""
+    """Those that begin in this turn."""
+    note: Callable[[], None]
+    """Has them on disk; called before anything is written to a server or a client. It never raises."""
 
     def describe(self, record: Record) -> None:
         """Have a record get a line that was refused before its arguments were looked at."""
+
+    def flush(self) -> None:
+        """Write the lines of the calls that have ended."""
 
     def begun(self, record: Record) -> None:
         """Have a record that begins on disk at once.
@@ -219,8 +218,8 @@ class Log(Protocol):
             CallError: `overloaded`: it must be, and cannot.
         """
 
-    def ended(self, records: list[Record]) -> None:
-        """Have their lines written."""
+    def ended(self, record: Record) -> None:
+        """Have its end on disk at once, and its line written."""
 
 
 class Tally(Protocol):
@@ -280,6 +279,7 @@ class Records:
         self._tally = tally
         self._cuts_off = cuts_off
         self._last_us = 0
+        self._last: Target = library_origin(), "", "audit", ""
         self.watch: Watch | None = None
         """Hears of each call, for as long as somebody looks."""
         self.uses: Uses | None = None
@@ -302,7 +302,6 @@ class Records:
         """Record that a request begins. The record is to be the observer of its reply.
 
         `request` is that of the pipeline, for whoever watches.
-
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
@@ -317,7 +316,9 @@ class Records:
             record.said = UNSAID
             if TURN.is_open and not log.is_required:
                 if not log.beginning:
-                    TURN.before.append(log.note_turn)
+                    if TURN.before is not None:
+                        do_before()  # for the log of another hub
+                    TURN.before = log.note
                 log.beginning.append(record)
             else:
                 self._begin_at_once(record)
@@ -364,34 +365,32 @@ class Records:
 
     def _target(self, kind: Kind, server: str, name: str, origin: Origin | None) -> Target:
         """The asker, and what is asked for; names too long to be real are cut, for much is kept by it."""
+        last = self._last
+        if kind == "tool" and name == last[3] and server == last[1] and kind == last[2] and origin is last[0]:
+            return last
         shown = self.hide(name) if kind == "resource" else name
         if len(shown) + len(server) > MAX_NAMES_CHARS:
             server, shown = cut(server, MAX_NAMES_CHARS // 2), cut(shown, MAX_NAMES_CHARS // 2)
-        return origin or library_origin(), server, kind, shown
+        self._last = origin or library_origin(), server, kind, shown
+        return self._last
 
     def _ended(self, record: Record) -> None:
         self.running.pop(record.at_us, None)
         if record.mark == _WITHDRAWN and self._cuts_off():
             record.cut_off()
+        is_large = len(record.arguments) > MAX_RESULT_BYTES  # they are not to stay until others have ended
         if (tally := self._tally) is not None:
             tally.noted.append(record)
-            is_much = len(tally.noted) > MAX_NOTED or len(record.arguments) > MAX_RESULT_BYTES
-            if is_much and tally.count not in TURN.after:
+            if (is_large or len(tally.noted) > MAX_NOTED) and tally.count not in TURN.after:
                 after_turn(tally.count)
         if self.watch is not None:
             self.watch.ended(record)
         if self.uses is not None and record.target[0] in self.uses.open:
             self.uses.ended(record)
-        if not record.said:
-            return
-        if TURN.is_open:
-            if not (log := self._log).ending:
-                TURN.before.append(log.note_turn)
-            log.ending.append(record)
-            if len(record.arguments) > MAX_RESULT_BYTES:  # which are not to stay until the line is written
-                after_turn(log.flush)
-        else:
-            self._log.ended([record])
+        if record.said:
+            self._log.ended(record)
+            if is_large:
+                after_turn(self._log.flush)
 
     def _new(
         self, kind: Kind, server: str, name: str, arguments: msgspec.Raw | bytes, origin: Origin | None

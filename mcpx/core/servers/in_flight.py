@@ -12,7 +12,7 @@ from mcpx.core.protocol.context import Caller
 from mcpx.core.protocol.requests import OnProgress, Request, tool_of
 from mcpx.core.servers.transport.exchange import ConnectionDropped, Denied, NotExecuted
 from mcpx.core.servers.transport.link import Link
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from supervisors import Reply
 
 
@@ -54,10 +54,8 @@ class InFlight(msgspec.Struct, eq=False):
         """Call the `endings`: the request is over."""
         endings, self.endings = self.endings, []
         for ending in endings:
-            try:
+            with containing("ending"):  # a question asked on its behalf must not keep it open
                 ending()
-            except Exception as error:  # noqa: BLE001 - a question asked on its behalf must not keep it open
-                contain(error, "ending")
 
     # --- whether it may be sent again
 

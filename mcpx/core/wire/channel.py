@@ -21,7 +21,7 @@ import anyio
 
 from mcpx.core.system.linux import unread_in_pipe
 from mcpx.core.wire.intake import LARGE_BYTES
-from mcpx.core.wire.turn import DIRTY, TURN, do_all, flush_all
+from mcpx.core.wire.turn import DIRTY, TURN, do_before, flush_all
 
 READ_BYTES: Final = 65536  # the size of a Linux pipe
 MAX_JOINED_BYTES: Final = (
@@ -203,8 +203,8 @@ class Channel:
     def flush(self) -> None:
         """Write what is queued, as far as the peer takes it now."""
         self._flush_due = False
-        if TURN.before:
-            do_all(TURN.before)
+        if TURN.before is not None:
+            do_before()
         try:
             while self._out and not self._broken:
                 if not self._write_some():

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 
 K = TypeVar("K")
 
@@ -69,7 +69,5 @@ class Expiry(Generic[K]):
                 self._timer = self._loop.call_at(deadline, self._expire)
                 return
             del self.deadlines[key]
-            try:
+            with containing("expiry"):  # one key must not keep the others from expiring
                 self._on_expiry(key)
-            except Exception as error:  # noqa: BLE001 - one key must not keep the others from expiring
-                contain(error, "expiry")

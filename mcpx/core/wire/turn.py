@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from mcpx.core.system.processes import processors
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import contain, containing
 from mcpx.core.telemetry.suspend import AwakeLoop
 
 LOOK_S: Final = 0.00015  # for something to come, in place of a sleep
@@ -111,8 +111,8 @@ class Turn:
     is_open = False
 
     def __init__(self) -> None:
-        self.before: list[Callable[[], None]] = []
-        """What is to be done before anything is written."""
+        self.before: Callable[[], None] | None = None
+        """What is to be done before anything is written. It raises nothing."""
         self.after: list[Callable[[], None]] = []
         """What is to be done when all is written, while the peers are at work."""
 
@@ -123,8 +123,9 @@ TURN: Final = Turn()
 def flush_all() -> None:
     """Write what all channels have queued. Called at the end of each turn of the loop."""
     try:
-        if TURN.before:
-            do_all(TURN.before)
+        if (before := TURN.before) is not None:
+            TURN.before = None
+            before()
         while DIRTY:
             batch = DIRTY.copy()
             DIRTY.clear()
@@ -133,18 +134,17 @@ def flush_all() -> None:
     finally:
         TURN.is_open = False
     if TURN.after:
-        do_all(TURN.after)
+        due, TURN.after = TURN.after, []  # what comes meanwhile stays
+        for work in due:
+            with containing("turn"):  # the others are to be done, too
+                work()
 
 
-def do_all(due: list[Callable[[], None]]) -> None:
-    """Do what was due by now; what comes meanwhile stays."""
-    works = due.copy()
-    due.clear()
-    for work in works:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - what one has put off must not keep the others from writing
-            contain(error, "turn")
+def do_before() -> None:
+    """Do now what is to be done before anything is written."""
+    before, TURN.before = TURN.before, None
+    if before is not None:
+        before()
 
 
 def after_turn(work: Callable[[], None]) -> None:

@@ -1,10 +1,10 @@
 """The audit log of one hub: a line for each record of a call, sent or refused (`mcpx.core.events.records`).
 
-Calls that begin or end in one turn of the event loop are noted together (`mcpx.core.events.audit.calls`)
-before anything of that turn is written, to a server or to a client. Their lines are written right after
-that, where many have ended or none was written for a while; else they wait a moment for others, since one
-line by itself costs several times what it does among others. They are written while the peers are at work:
-rather when a server has got its next call than when a client has got its answer. Nothing here costs a call
+A call is noted when it begins and when it ends (`mcpx.core.events.audit.calls`), before anything of it is
+written, to a server or to a client. Its line is written at the end of a turn of the event loop, where many
+calls have ended or no line was written for a while; else it waits a moment for others, since one line by
+itself costs several times what it does among others. Lines are written while the peers are at work: rather
+when a server has got its next call than when a client has got its answer. Nothing here costs a call
 anything but time, with one exception: with `audit_required`, `begun` refuses what could not be written.
 
 Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
@@ -24,10 +24,10 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.calls import lines_of, said_of, say, time_of, values
+from mcpx.core.events.audit.calls import MARK_AT, Slots, lines_of, said_at_beginning, said_of, time_of, values
 from mcpx.core.events.audit.chain import GROUP_LINES, Chain, open_chain
 from mcpx.core.events.audit.chain_files import CallLine, NoteLine
-from mcpx.core.events.records import Record
+from mcpx.core.events.records import UNSAID, Record
 from mcpx.core.wire.turn import after_turn
 from mcpx.errors import CallError, Code
 
@@ -36,7 +36,8 @@ RETRY_S: Final = 1.0
 SLOW_S: Final = 0.0005  # of a write
 SLOW_LINE_S: Final = 0.00002  # the same, for each line in it
 LINES_EVERY_S: Final = 0.02
-LINES_AT_ONCE: Final = 128  # a write of 32 costs half as much again, for each line
+RECORDS_AT_ONCE: Final = 64  # of which lines are made, which take less memory until they are written
+LINES_AT_ONCE: Final = 256  # a write of 32 costs nearly twice as much, for each line
 MAX_WAITING_BYTES: Final = 4 << 20
 
 
@@ -54,15 +55,15 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def keep(self, lines: Iterable[CallLine], records: Iterable[Record]) -> None:
-        """Keep the lines of records until they can be written, as far as there is room."""
-        for line, record in zip(lines, records, strict=True):
+    def keep(self, lines: Iterable[CallLine], slots: Iterable[int | None]) -> None:
+        """Keep the lines of calls until they can be written, as far as there is room."""
+        for line, slot in zip(lines, slots, strict=True):
             size = len(msgspec.json.encode(line))
             if self._bytes + size > MAX_WAITING_BYTES:
                 self.lost += 1
-                self.slots.append(record.slot)
+                self.slots.append(slot)
             else:
-                self._waiting.append((line, record.slot, size))
+                self._waiting.append((line, slot, size))
                 self._bytes += size
 
     def write(self, chain: Chain) -> None:
@@ -95,11 +96,16 @@ class Audit:
         self._place = ""
         self._redact: Callable[[Any], Any] | None = None
         self._chain: Chain | None = None
+        self._slots: Slots | None = None  # of the chain
         self.problem: str | None = None
         """The reason why it cannot be written at the moment."""
         self.beginning: list[Record] = []
-        self.ending: list[Record] = []
-        self._ended: list[Record] = []  # whose lines are to be written
+        """The calls that `note` is to note."""
+        self.note: Callable[[], None] = self._open_and_note
+        """Has the calls of `beginning` on disk. Never raises."""
+        self._ended: list[Record] = []  # whose lines are to be made
+        self._lines: list[CallLine] = []  # that are to be written
+        self._taken: list[int | None] = []  # the slots of their calls
         self.backlog = Backlog()
         self._retry: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -126,12 +132,12 @@ class Audit:
         """Take a chain, and write what the process before has left open. Never raises."""
         if self.is_written and self._chain is None and self.problem is None:
             try:
-                self._chain = self._opened()
+                self._open()
             except OSError as error:
                 self._fail(error)
 
-    def _opened(self) -> Chain:
-        """Return a chain that is ready for calls.
+    def _open(self) -> Chain:
+        """Take a chain, and make it ready for calls.
 
         Raises:
             OSError: There is none to be had.
@@ -153,6 +159,8 @@ class Audit:
             log.warning("audit.tampered", folder=self._place, problem=chain.problem)
         if chain.left_open:
             log.info("audit.recovered", calls=len(chain.left_open))
+        self._chain, self._slots = chain, chain.slots
+        self.beginning, self.note = chain.slots.beginning, chain.slots.note
         return chain
 
     def close(self) -> None:
@@ -167,7 +175,8 @@ class Audit:
             log.error("audit.not_written", folder=self._place, lines=unwritten, reason=self.problem)
         if self._chain is not None:
             self._chain.close()
-            self._chain = None
+            self._chain = self._slots = None
+            self.beginning, self.note = [], self._open_and_note
 
     # --- calls
 
@@ -182,36 +191,37 @@ class Audit:
             CallError: `overloaded`: the log is required, and cannot be written.
         """
         self.beginning.append(record)
-        self.note_turn()
+        self.note()
         if self.is_required and not self._has_room(record):
             raise _not_audited(self.problem or "it is full", record)
 
-    def note_turn(self) -> None:
-        """Note in the slots which calls have begun in this turn, and which have ended.
+    def _open_and_note(self) -> None:
+        """Open the log for the calls of `beginning`, of which there may be none."""
+        records, self.beginning = self.beginning, []
+        self.open()
+        if self._chain is None:
+            for record in records:
+                record.said = said_at_beginning(record)
+        else:
+            self.beginning += records
+            self.note()
 
-        They are there before anything of the turn is sent, to a server or to a client.
-        """
-        beginning, ending = self.beginning, self.ending
-        if beginning:
-            self.beginning = []
-            say(beginning)
-            if self._chain is None:
-                self.open()
-            if self._chain is not None:
-                self._chain.slots.begin(beginning)
-        if ending:
-            self.ending = []
-            self._ended += ending
-            is_noted = self._chain is not None and self._chain.slots.end(ending)
-            if self._timer is None or not is_noted:
-                self._flush_soon(is_due=not is_noted or time.monotonic() - self._flushed_at > LINES_EVERY_S)
-        if len(self._ended) >= (LINES_AT_ONCE if ending else LINES_AT_ONCE // 2):
-            self._flush_soon(is_due=not self._is_slow)
-
-    def ended(self, records: list[Record]) -> None:
-        """Have the lines of calls written, soon; their ends stand in their slots at once."""
-        self.ending += records
-        self.note_turn()
+    def ended(self, record: Record) -> None:
+        """Have the end of a call in its slot at once, and its line written soon."""
+        if record.said is UNSAID:  # it ended in the turn in which it began
+            self.note()
+        slots, ended = self._slots, self._ended
+        ended.append(record)
+        if (slot := record.slot) is None or slots is None:
+            self._flush_soon(is_due=True)
+        elif (table := slots.table) is not None:
+            table[slot + MARK_AT] = record.mark
+        elif not slots.end(record):
+            self._flush_soon(is_due=True)
+        if len(ended) == RECORDS_AT_ONCE:
+            after_turn(self._take_ended)
+        elif self._timer is None:
+            self._flush_soon(is_due=time.monotonic() - self._flushed_at > LINES_EVERY_S)
 
     def _flush_soon(self, *, is_due: bool) -> None:
         """Write the lines when those of this turn have been written, if that `is_due`; else in a moment."""
@@ -240,26 +250,36 @@ class Audit:
         self._timer = None
         self.flush()
 
+    def _take_ended(self) -> None:
+        """Make the lines of the calls that have ended, and write them where there are many."""
+        self._make_lines()
+        if len(self._lines) >= LINES_AT_ONCE and not self._is_slow:
+            self.flush()
+
+    def _make_lines(self) -> None:
+        records, self._ended = self._ended, []
+        last = 0 if self._chain is None else self._chain.seq
+        self._lines += lines_of(records, self._redact, last + len(self._lines))
+        self._taken += [record.slot for record in records]
+
     def flush(self) -> None:
         """Write the lines of the calls that have ended."""
-        if self.beginning or self.ending:
-            self.note_turn()
-        records, self._ended = self._ended, []
         self._is_due = False
-        if not records:
+        self._make_lines()
+        lines, slots, self._lines, self._taken = self._lines, self._taken, [], []
+        if not lines:
             return
-        lines = lines_of(records, self._redact)
         if self._chain is None or self.problem is not None:
-            self.backlog.keep(lines, records)
+            self.backlog.keep(lines, slots)
             return
         started = time.monotonic()
         try:
-            self._chain.append(lines, [record.slot for record in records])
+            self._chain.append(lines, slots)
         except OSError as error:
-            self.backlog.keep(lines, records)
+            self.backlog.keep(lines, slots)
             self._fail(error)
         self._flushed_at = time.monotonic()
-        self._is_slow = self._flushed_at - started > SLOW_S + SLOW_LINE_S * len(records)
+        self._is_slow = self._flushed_at - started > SLOW_S + SLOW_LINE_S * len(lines)
 
     def _fail(self, error: OSError, *, again: bool = True) -> None:
         """Note that the log cannot be written; `again` says that it is tried again."""
@@ -273,14 +293,13 @@ class Audit:
         """Write what waits, as far as the disk takes it."""
         backlog = self.backlog
         try:
-            if self._chain is None:
-                self._chain = self._opened()
+            chain = self._chain or self._open()
             if self.is_required and again:
-                self._chain.check_room()
-            backlog.write(self._chain)
+                chain.check_room()
+            backlog.write(chain)
             if backlog.lost:
                 note = _note("lost", f"{backlog.lost} lines could not be written")
-                self._chain.append([note], backlog.slots)
+                chain.append([note], backlog.slots)
         except OSError as error:
             self._fail(error, again=again)
             return

@@ -22,6 +22,7 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -30,15 +31,15 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.events.audit.chain_files import UNREADABLE, CallLine
-from mcpx.core.events.records import ENDS, Record, Target
+from mcpx.core.events.records import ENDS, MAX_NAMED_BYTES, Record, Target
 from mcpx.core.system.linux import file_system_of
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
 
 MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
 MAX_SLOT_NAME_CHARS: Final = 200  # the same, where the beginning of a call is too long to be kept whole
 MAX_ARGUMENTS: Final = 64  # that are named
 MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
-MAX_ARGUMENTS_TEXT: Final = 512  # bytes; beyond it, the two limits above hold
 MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not read
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 _encode: Final = msgspec.json.Encoder().encode
@@ -50,6 +51,7 @@ SLOT_BYTES: Final = 1024
 FIRST_SLOTS: Final = 32
 MAX_SLOTS: Final = 16384
 SECOND_US: Final = 1_000_000
+MS_US: Final = 1000
 MAX_TIME_US: Final = 1 << 57  # that a clock can show as a date
 IN_PLACE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 """File systems that write a block where it is."""
@@ -57,16 +59,15 @@ _SLOT: Final = struct.Struct("=QQHB")  # the number of the call, its time, the l
 _BEGUN: Final = struct.Struct("=QQ")  # the first two
 _LENGTH: Final = struct.Struct("=H")
 _LENGTH_AT: Final = 16
-_MARK_AT: Final = 18
+MARK_AT: Final = 18
 MAX_SAID: Final = SLOT_BYTES - _SLOT.size
-_MAX_REST: Final = MAX_SAID - len(_CLIENT)
 
 
 # --- the line
 
 
-def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> list[CallLine]:
-    """Return the lines of calls that have ended, without their places.
+def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None, seq: int) -> list[CallLine]:
+    """Return the lines of calls that have ended, to follow the line of that `seq`.
 
     `redact` takes the secrets out of values; None: they are not written.
     """
@@ -75,17 +76,18 @@ def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> 
     for record in records:  # most are like each other, and go well
         outcome, code, size = record.ending or record.how()
         at_us = record.at_us
-        rest = at_us - begins_us
-        if not 0 <= rest < SECOND_US:
-            second, rest = divmod(at_us, SECOND_US)
-            begins_us, at = second * SECOND_US, _utc(second)
-        began = f"{at}{_DIGITS[rest // 1000]}{_DIGITS[rest % 1000]}Z"
+        rest_us = at_us - begins_us
+        if not 0 <= rest_us < MS_US:
+            begins_us, rest_us = at_us - at_us % MS_US, at_us % MS_US
+            at = time_of(begins_us)[:-4]
+        began = f"{at}{_DIGITS[rest_us]}Z"
         took_us = record.ended_at_us - at_us
         ms = took_us / 1000 if took_us > 0 else 0.0  # the clock may have been set back
         is_plain = record.rule is None and redact is None and record.trace_id is None
         rule = None if is_plain else _last_members(record, redact)
+        seq += 1
         line = CallLine(
-            began, record.said, outcome, code, ms, len(record.arguments), size, record.approval, rule
+            began, record.said, outcome, code, ms, len(record.arguments), size, record.approval, rule, seq
         )
         lines.append(line)
     return lines
@@ -99,30 +101,13 @@ def _last_members(record: Record, redact: Callable[[Any], Any] | None) -> msgspe
     return msgspec.Raw(text if redact is None else text + values(record.arguments, redact))
 
 
-class _Last:
-    """The call that was noted last: most are like it."""
-
-    target: Target | None = None
-    names: tuple[str, ...] = ()
-    said: msgspec.Raw = msgspec.Raw()
-
-
-def say(records: Iterable[Record]) -> None:
-    """Put into each record the members of its line that say who asks for what, with which arguments."""
-    for record in records:
-        arguments, target, names = record.arguments, record.target, None
-        if len(arguments) <= MAX_ARGUMENTS_TEXT:
-            try:
-                names = record.names or tuple(_names(arguments) if arguments else ())
-            except UNREADABLE:
-                names = None
-        if names is None:
-            record.said = said_of(target, argument_names(arguments))
-            continue
-        if names != _Last.names or target != _Last.target:
-            _Last.said = _said_before(target, names)
-            _Last.target, _Last.names = target, names
-        record.said = _Last.said
+def said_at_beginning(record: Record) -> msgspec.Raw:
+    """Return the members of its line that say who asks for what, with which arguments."""
+    arguments, target, names = record.arguments, record.target, record.names
+    if names is None and len(arguments) <= MAX_NAMED_BYTES:
+        with suppress(*UNREADABLE):
+            names = tuple(_names(arguments) if arguments else ())
+    return said_of(target, argument_names(arguments)) if names is None else _said_before(target, names)
 
 
 def said_of(target: Target, names: bytes) -> msgspec.Raw:
@@ -172,7 +157,7 @@ def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
     except UNREADABLE:
         return _other_names(arguments)
     text = _encode(names)
-    if len(text) > MAX_ARGUMENTS_TEXT:
+    if len(text) > MAX_NAMED_BYTES:
         return _encode([cut(name, MAX_ARGUMENT_CHARS) for name in names[:MAX_ARGUMENTS]])
     return text
 
@@ -211,61 +196,82 @@ class Slots:
         self._state = state
         self._start = start
         self._mapped = mapped
-        self._map: mmap.mmap | None = None
+        self.table: mmap.mmap | None = None
+        """The whole file, where it may be mapped."""
         self._count = 0
+        self.beginning: list[Record] = []
+        """The calls that `note` is to note."""
         self._free: list[int] = []  # where they begin in the file: so a slot is known
-        self._said: dict[int, msgspec.Raw | bytes] = {}  # of a slot, the text that stands there
+        self._texts: dict[int, msgspec.Raw] = {}  # of a slot, the text that stands there
+        self._last: tuple[Target | None, tuple[str, ...] | None] = None, None  # of the call that began last
+        self._said = msgspec.Raw()  # what is known of it
 
-    def begin(self, records: Iterable[Record]) -> None:
-        """Note that calls begin: each gets the slot that it takes, or none where it cannot be noted.
+    def note(self) -> None:
+        """Note that the calls of `beginning` begin, and who asks for what. Never raises.
+
+        Each gets a slot, if that can be noted.
+        """
+        (target, names), said, free, texts = self._last, self._said, self._free, self._texts
+        table: Any = self.table  # which is there where a text is
+        try:
+            for record in self.beginning:
+                if (  # as for most calls, which are like the last one
+                    record.names == names
+                    and (record.target is target or record.target == target)
+                    and free
+                    and texts.get(slot := free[-1]) is said
+                ):
+                    record.said = said
+                    self.begun += 1
+                    table[slot + MARK_AT] = 0
+                    _BEGUN.pack_into(table, slot, self.begun, record.at_us)
+                    record.slot = free.pop()
+                else:
+                    record.slot = self._noted(record)
+                    (target, names), said, table = self._last, self._said, self.table
+        except Exception as error:  # noqa: BLE001 - what others have begun must be sent all the same
+            contain(error, "audit log")
+        self.beginning.clear()
+
+    def _noted(self, record: Record) -> int | None:
+        """Return the slot that a call is noted in; None where that is not possible.
 
         MCPX may be killed between any two stores, and the next one believes what it finds. So an end is
         taken away first, and the number and the time, by which a call counts as open, come last.
         """
-        table, free, there, begun = self._map, self._free, self._said, self.begun
-        for record in records:
-            if not free:
-                if not self._grow_if_possible():
-                    break
-                table = self._map
-            slot, said, begun = free.pop(), record.said, begun + 1
-            if table is None or len(said) > _MAX_REST:
-                if not self._note(slot, begun, record):
-                    free.append(slot)
-                    continue
-            else:
-                table[slot + _MARK_AT] = 0
-                if there.get(slot) is not said:  # most calls are like the last one in their slot
-                    there[slot] = said
-                    length = len(said) + len(_CLIENT)
-                    table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
-                    _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
-                _BEGUN.pack_into(table, slot, begun, record.at_us)
-            record.slot = slot
-        self.begun = begun
+        record.said = said = said_at_beginning(record)
+        if record.names is not None:
+            self._last, self._said = (record.target, record.names), said
+        if not (self._free or self._grow_if_possible()):
+            return None
+        slot, length = self._free.pop(), len(said) + len(_CLIENT)
+        self.begun += 1
+        if self.table is None or length > MAX_SAID:
+            if self._is_written(slot, record):
+                return slot
+            self._free.append(slot)
+            return None
+        self.table[slot + MARK_AT] = 0
+        if self._texts.get(slot) is not said:
+            self.table[slot + _SLOT.size : slot + _SLOT.size + length] = _CLIENT + said
+            _LENGTH.pack_into(self.table, slot + _LENGTH_AT, length)
+            self._texts[slot] = said
+        _BEGUN.pack_into(self.table, slot, self.begun, record.at_us)
+        return slot
 
-    def _note(self, slot: int, begun: int, record: Record) -> bool:
+    def _is_written(self, slot: int, record: Record) -> bool:
         """Note a call by a write, cut where it is too long; false where it cannot be noted."""
-        said = record.said
-        if len(said) > _MAX_REST:
-            said = said_of((*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS)), b"null")
-        whole = _CLIENT + said
-        self._said.pop(slot, None)
-        written = _SLOT.pack(begun, record.at_us, len(whole), 0) + whole
+        whole = _CLIENT + record.said
+        if len(whole) > MAX_SAID:
+            target = (*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS))
+            whole = _CLIENT + said_of(target, b"null")
+        self._texts.pop(slot, None)
+        written = _SLOT.pack(self.begun, record.at_us, len(whole), 0) + whole
         return len(whole) <= MAX_SAID and self._written(written, slot)
 
-    def end(self, records: Iterable[Record]) -> bool:
-        """Note how calls have ended; false where that is not possible for all of them."""
-        table, are_noted = self._map, True
-        for record in records:
-            slot = record.slot
-            if slot is None:
-                are_noted = False
-            elif table is not None:
-                table[slot + _MARK_AT] = record.mark
-            else:
-                are_noted = self._written(bytes((record.mark,)), slot + _MARK_AT) and are_noted
-        return are_noted
+    def end(self, record: Record) -> bool:
+        """Note by a write how a call has ended, where there is no `table`; false where that fails."""
+        return record.slot is not None and self._written(bytes((record.mark,)), record.slot + MARK_AT)
 
     def free(self, slots: Iterable[int | None]) -> None:
         """Give back the slots of calls that have their lines; None is one that had none."""
@@ -306,16 +312,16 @@ class Slots:
             write_whole(self._state, bytes(size - there), there)  # not a hole, which a full disk cannot fill
         if self._mapped:
             self.close()
-            self._map = mmap.mmap(self._state, size)
+            self.table = mmap.mmap(self._state, size)
         room = range(self._start + self._count * SLOT_BYTES, self._start + count * SLOT_BYTES, SLOT_BYTES)
         self._free[:0] = reversed(room)
         self._count = max(count, self._count)
 
     def close(self) -> None:
         """End the mapping."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        if self.table is not None:
+            self.table.close()
+            self.table = None
 
 
 def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list[CallLine], int]:

@@ -55,7 +55,7 @@ MAX_SEGMENT_BYTES: Final = 8 << 20
 MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains
 HEAD_LAG_S: Final = 0.05
 ROOM_BYTES: Final = 8192  # that must be free for a call whose line is required
-MAX_UNHEADED: Final = 512  # lines that are written before the head is
+MAX_UNHEADED: Final = 512 << 10  # bytes that are written before the head is
 GROUP_LINES: Final = 32  # to which damage is located; a hash costs as much as the rest of a line
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 _SHA256: Final = sha256()
@@ -71,6 +71,8 @@ class Chain:
         """The calls of which an earlier process wrote no line."""
         self.problem: str | None = None
         """The fault of the chain when it was taken over; empty for none."""
+        self.seq = 0
+        """The number of its last line."""
         self.is_new = False
         """True if nothing was there of it."""
         self._folder = folder
@@ -89,18 +91,18 @@ class Chain:
             calls, begun = open_calls(state, HEAD_BYTES, head.begun, head.open_slots)
             written = {place.time for place in places}
             self.left_open = [line for line in calls if line.time not in written]
-        self._seq, self._hash = head.seq, head.hash
+        self.seq, self._hash = head.seq, head.hash
         self._group = _SHA256  # of what the next group begins with
         if last is not None and last.seq >= head.seq:
-            self._seq, self._hash = last.seq, last.hash.encode()
+            self.seq, self._hash = last.seq, last.hash.encode()
         elif head.seq:
             self.problem = "lines are missing at its end"
             files = []  # a new segment, behind whatever is left
         self.is_cut = bool(files and places) and not places[-1].hash
         """True if the last group has no end: the next lines are of it."""
         if self.is_cut:
-            self._seq, self._group = places[-1].seq, sha256(cut)
-        self._segment = files[-1].first if files else self._seq + 1
+            self.seq, self._group = places[-1].seq, sha256(cut)
+        self._segment = files[-1].first if files else self.seq + 1
         self._lines, self._size = _opened_lines(folder, number, self._segment)
         self.slots = Slots(state, HEAD_BYTES, begun, mapped=may_be_mapped(folder))
 
@@ -135,10 +137,11 @@ class Chain:
         Raises:
             OSError: They could not be written.
         """
-        seq, last, digest, pieces = self._seq, self._hash, self._group.copy(), list[bytes | memoryview]()
-        for line in lines:
-            seq += 1
-            line.seq = seq
+        last, digest, pieces = self._hash, self._group.copy(), list[bytes | memoryview]()
+        seq = self.seq + len(lines)
+        if not (lines[0].seq == self.seq + 1 and lines[-1].seq == seq):  # they were made to stand elsewhere
+            for number, line in enumerate(lines, self.seq + 1):
+                line.seq = number
         for first in range(0, len(lines), GROUP_LINES):
             text = memoryview(_encode_lines(lines[first : first + GROUP_LINES]))[:-2]
             prev = b',"prev":"%b"' % last
@@ -153,10 +156,10 @@ class Chain:
             os.ftruncate(self._lines, os.fstat(self._lines).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._group, self.is_cut = _SHA256, False
-        self._seq, self._hash = seq, last
+        self.seq, self._hash = seq, last
         self._size += written
         self.slots.free(slots)
-        self._unheaded += len(lines)
+        self._unheaded += written
         if self._unheaded > MAX_UNHEADED:
             self._write_head()
         elif self._timer is None:
@@ -171,13 +174,13 @@ class Chain:
             self._write_head()
 
     def _write_head(self) -> None:
-        head = Head(self._seq, self._hash, self._oldest, self._segment, self.slots.begun, self.slots.open)
+        head = Head(self.seq, self._hash, self._oldest, self._segment, self.slots.begun, self.slots.open)
         write_whole(self._state, packed_head(head), 0)
         self._unheaded = 0
 
     def _rotate(self) -> None:
         """Go on in a new segment."""
-        first = self._seq + 1
+        first = self.seq + 1
         ensure_folder(self._folder)  # it may have been removed
         lines, size = _opened_lines(self._folder, self._number, first)
         os.close(self._lines)

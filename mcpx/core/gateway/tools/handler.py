@@ -34,7 +34,7 @@ from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.protocol.messages import Exec, Read, Request
 from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.protocol.result_address import read_address
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.arguments import encode_arguments
@@ -200,7 +200,7 @@ class MeteredCall:
 
     def note(self, pieces: Sequence[Bytes]) -> None:
         """Note the answer, in pieces. Input requests to the client are none."""
-        try:
+        with containing("meter"):  # a fault of it costs no answer
             request: Request | None = None
             if self._served is None:  # MCPX has answered by itself
                 server, tool, raw = *_names_in(self._ctx.params or {}), msgspec.Raw()
@@ -209,8 +209,6 @@ class MeteredCall:
                 server, tool = request.server_name, tool_label(request)
             client = self._meter.of_client(connection_of(self._ctx.session).client_name)
             client.note(server, tool, raw, pieces, request)
-        except Exception as error:  # noqa: BLE001 - a fault of the meter costs no answer
-            contain(error, "meter")
 
 
 async def _native_tool(name: str, exposure: Exposure, own: Sequence[str], *, with_apps: bool) -> ToolInfo:

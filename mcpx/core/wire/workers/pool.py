@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from mcpx.core.system.environment import python_running
-from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.contained import containing
 from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.workers.worker import START_TIMEOUT_S, Worker
 
@@ -101,10 +101,8 @@ class Pending:
         done = self.done
         self._forget()
         if done is not None:
-            try:
+            with containing("job of a worker", task=self.job.task):  # the others are to have their ends
                 done(answer)
-            except Exception as error:  # noqa: BLE001 - one request's end must not keep the others from theirs
-                contain(error, "job of a worker", task=self.job.task)
 
     def _forget(self) -> None:
         self.done = None

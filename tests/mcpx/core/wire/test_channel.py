@@ -198,8 +198,8 @@ async def test_what_is_put_off_is_done_before_anything_is_written_or_after_all_o
 
     with Pipes() as pipes:
         found = {}
-        TURN.is_open = True
-        TURN.before += [fails, lambda: found.update(before=readable())]
+        TURN.is_open, TURN.before = True, lambda: found.update(before=readable())
+        after_turn(fails)
         after_turn(lambda: found.update(after=readable()))
         pipes.channel.write(b"one\n")
         if flushed == "the channel":  # as where the pipe was full and has room again
@@ -208,6 +208,7 @@ async def test_what_is_put_off_is_done_before_anything_is_written_or_after_all_o
         flush_all()
         assert found == {"before": False, "after": True}
         assert not TURN.is_open
+        assert TURN.before is None
         assert await pipes.take(4) == b"one\n"
         pipes.channel.write(b"two\n")
         after_turn(lambda: found.update(later=readable()))

@@ -18,10 +18,10 @@ from mcpx.core.events.audit import calls, chain
 from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
 from mcpx.core.events.audit.verifying import verify
-from mcpx.core.wire.turn import TURN, do_all
+from mcpx.core.wire.turn import TURN, do_before
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
-from tests.mcpx.core.events.audit.conftest import RESULT, Audit, begin, call
+from tests.mcpx.core.events.audit.conftest import RESULT, Audit, Log, begin, call
 
 pytestmark = pytest.mark.anyio
 
@@ -109,29 +109,34 @@ async def test_on_any_file_system_an_end_is_known_to_the_next_process(log, mappe
     assert log.problems() == []
 
 
-async def test_what_begins_and_ends_in_a_turn_is_noted_before_anything_of_it_is_written(log):
-    audit = left(log)
+async def test_what_begins_and_ends_in_a_turn_is_noted_before_anything_of_it_is_written(log, tmp_path):
+    audit, other = left(log), left(Log(tmp_path / "other" / "audit"))  # two hubs
     TURN.is_open = True
     replies = [begin(audit, f"call {number}") for number in range(3)]
-    do_all(TURN.before)
+    elsewhere = begin(other, "elsewhere")
+    do_before()
     replies[0].resolve(RESULT)
     begin(audit, "at once").resolve(RESULT)
-    open_one = begin(audit, "open")
-    do_all(TURN.before)
+    checked = audit.begin("tool", "s", "checked", b'{"text":1}')
+    checked.names = ("text",)
+    do_before()
     TURN.is_open = False
     TURN.after.clear()  # the turn in which its lines would have been written
-    kill(audit)
+    for each in (audit, other):
+        kill(each)
     log.write("next")
-    assert [(line["name"], line["outcome"]) for line in log.lines()] == [
-        ("call 0", "ok"),
-        ("call 1", "unknown"),
-        ("call 2", "unknown"),
-        ("at once", "ok"),
-        ("open", "unknown"),
-        ("next", "ok"),
+    assert [(line["name"], line["outcome"], line["arguments"]) for line in log.lines()] == [
+        ("call 0", "ok", ["text"]),
+        ("call 1", "unknown", ["text"]),
+        ("call 2", "unknown", ["text"]),
+        ("at once", "ok", ["text"]),
+        ("checked", "unknown", ["text"]),
+        ("next", "ok", ["text"]),
     ]
     assert log.problems() == []
-    assert not open_one.settled
+    Log(other.folder).write("next")
+    assert Log(other.folder).names() == ["elsewhere", "next"]
+    assert not elsewhere.settled
 
 
 class Stores(mmap.mmap):
@@ -166,14 +171,14 @@ async def test_a_kill_between_any_two_stores_of_a_beginning_invents_nothing(
         audit._chain._write_head()
     slots, state = audit._chain.slots, log.folder / "1.state"
     slots.close()
-    slots._map = Stores(audit._chain._state, state.stat().st_size)
-    slots._map.states = states = []
+    slots.table = Stores(audit._chain._state, state.stat().st_size)
+    slots.table.states = states = []
     for each in ("_BEGUN", "_LENGTH"):
         monkeypatch.setattr(calls, each, Fields(getattr(calls, each).format))
     open_one = begin(audit, name)
     kill(audit)
     monkeypatch.undo()
-    assert len(states) >= (3 if name == "before" else 5)
+    assert len(states) >= (2 if name == "before" else 5)
     [lines] = log.files
     whole = lines.read_bytes()
     for each in states:
@@ -276,8 +281,6 @@ async def test_segments_are_rotated_and_the_oldest_are_removed(log, monkeypatch)
 def written(tmp_path_factory, request):
     """A log of ten lines, of which so many were written together, its bytes, and that number."""
     import asyncio  # noqa: PLC0415 - of this fixture alone
-
-    from tests.mcpx.core.events.audit.conftest import Log  # noqa: PLC0415 - as above
 
     log, together = Log(tmp_path_factory.mktemp("written") / "audit"), request.param
 
