@@ -33,13 +33,14 @@ from payloads import json_text, log_text
 from process import Unmeasured
 from report import show
 from rich.console import Console
-from targets import DIRECT, HERE, PEERS, child_with, native, targets, trusting
+from targets import DIRECT, HERE, PEERS, audited, child_with, native, targets, trusting
 
 LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parents[2] / "tests" / "data" / "livemcptool" / "tools.json"
 PARTS = (
     "calls",
+    "audit",
     "idle",
     "large",
     "toon",
@@ -129,6 +130,7 @@ def _measure(
         "calls": lambda: measure_calls(
             [*there, native(work / "native", child), *trusting(work, child)], rounds=rounds, seconds=seconds
         ),
+        "audit": lambda: measure_calls(audited(work / "audit", child), rounds=rounds, seconds=seconds),
         "idle": lambda: measure_idle(gateways),
         "large": lambda: measure_large(there, large, rounds=min(rounds, 5)),
         "toon": lambda: measure_toon(there, as_json, rounds=min(rounds, 5)),

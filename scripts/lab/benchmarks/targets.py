@@ -20,6 +20,7 @@ DIRECT, MCPX, COMPRESSOR, FASTMCP = "direct", "mcpx", "mcp-compressor", "fastmcp
 NATIVE = "mcpx, native"
 RULED, UNAUDITED = "mcpx, with rules", "mcpx, no audit"
 SERVER = "echo"
+AUDITS, AUDIT_PAIRS = ("on", "off"), 4
 
 Call = Callable[[str, dict], dict]
 
@@ -94,6 +95,14 @@ def trusting(work: Path, child: list[str]) -> list[Target]:
     unaudited = mcpx(work / "unaudited", {SERVER: child}, audit="off")
     ruled.name, unaudited.name = RULED, UNAUDITED
     return [ruled, unaudited]
+
+
+def audited(work: Path, child: list[str]) -> list[Target]:
+    """Daemons with the audit log and without, in pairs: one costs up to 5 % more than another of its kind."""
+    pairs = [mcpx(work / f"{n}", {SERVER: child}, audit=AUDITS[n % 2]) for n in range(2 * AUDIT_PAIRS)]
+    for n, target in enumerate(pairs):
+        target.name = f"audit {AUDITS[n % 2]}, {n // 2 + 1}"
+    return pairs
 
 
 def mcpx(state: Path, servers: dict[str, list[str]], **settings: object) -> Target:
