@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LONG_FUNCTION: Final = 40  # lines
 NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
 LIMITS: Final = {
-    "lines": 112_150,  # on the way to 72,000; what clients and people ask for takes lines
+    "lines": 112_149,  # on the way to 72,000; what clients and people ask for takes lines
     "files": 552,  # to 420
     "modules with one importer": 89,  # to 60
     "circles of modules": 0,

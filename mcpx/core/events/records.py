@@ -366,7 +366,7 @@ class Records:
     def _target(self, kind: Kind, server: str, name: str, origin: Origin | None) -> Target:
         """The asker, and what is asked for; names too long to be real are cut, for much is kept by it."""
         last = self._last
-        if kind == "tool" and name == last[3] and server == last[1] and kind == last[2] and origin is last[0]:
+        if kind == last[2] == "tool" and name == last[3] and server == last[1] and origin is last[0]:
             return last
         shown = self.hide(name) if kind == "resource" else name
         if len(shown) + len(server) > MAX_NAMES_CHARS:

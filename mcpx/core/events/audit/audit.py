@@ -3,9 +3,9 @@
 A call is noted when it begins and when it ends (`mcpx.core.events.audit.calls`), before anything of it is
 written, to a server or to a client. Its line is written at the end of a turn of the event loop, where many
 calls have ended or no line was written for a while; else it waits a moment for others, since one line by
-itself costs several times what it does among others. Lines are written while the peers are at work: rather
-when a server has got its next call than when a client has got its answer. Nothing here costs a call
-anything but time, with one exception: with `audit_required`, `begun` refuses what could not be written.
+itself costs several times what it does among others. Lines are made, and written, while the peers are at
+work: when what the turn has for them is on its way. Nothing here costs a call anything but time, with one
+exception: with `audit_required`, `begun` refuses what could not be written.
 
 Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
 so once, `problem` for as long as it lasts, and a line of its own in the audit log how many were lost.
@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.calls import MARK_AT, Slots, lines_of, said_at_beginning, said_of, time_of, values
+from mcpx.core.events.audit.calls import MARK_AT, lines_of, said_at_beginning, said_of, time_of, values
 from mcpx.core.events.audit.chain import GROUP_LINES, Chain, open_chain
 from mcpx.core.events.audit.chain_files import CallLine, NoteLine
 from mcpx.core.events.records import UNSAID, Record
@@ -96,7 +96,6 @@ class Audit:
         self._place = ""
         self._redact: Callable[[Any], Any] | None = None
         self._chain: Chain | None = None
-        self._slots: Slots | None = None  # of the chain
         self.problem: str | None = None
         """The reason why it cannot be written at the moment."""
         self.beginning: list[Record] = []
@@ -159,7 +158,7 @@ class Audit:
             log.warning("audit.tampered", folder=self._place, problem=chain.problem)
         if chain.left_open:
             log.info("audit.recovered", calls=len(chain.left_open))
-        self._chain, self._slots = chain, chain.slots
+        self._chain = chain
         self.beginning, self.note = chain.slots.beginning, chain.slots.note
         return chain
 
@@ -175,7 +174,7 @@ class Audit:
             log.error("audit.not_written", folder=self._place, lines=unwritten, reason=self.problem)
         if self._chain is not None:
             self._chain.close()
-            self._chain = self._slots = None
+            self._chain = None
             self.beginning, self.note = [], self._open_and_note
 
     # --- calls
@@ -210,13 +209,13 @@ class Audit:
         """Have the end of a call in its slot at once, and its line written soon."""
         if record.said is UNSAID:  # it ended in the turn in which it began
             self.note()
-        slots, ended = self._slots, self._ended
+        chain, ended = self._chain, self._ended
         ended.append(record)
-        if (slot := record.slot) is None or slots is None:
+        if (slot := record.slot) is None or chain is None:
             self._flush_soon(is_due=True)
-        elif (table := slots.table) is not None:
+        elif (table := chain.slots.table) is not None:
             table[slot + MARK_AT] = record.mark
-        elif not slots.end(record):
+        elif not chain.slots.end(record):
             self._flush_soon(is_due=True)
         if len(ended) == RECORDS_AT_ONCE:
             after_turn(self._take_ended)
