@@ -38,7 +38,7 @@ def test_measures_small_calls_of_every_target_and_names_those_that_are_not_insta
     for name in MISSING:
         assert f"not measured: {name}: not installed, run scripts/bench" in done.stderr
     assert all(rounds["p50_ms"][0] > 0 and rounds["per_s"][0] > 0 for rounds in figures["calls"].values())
-    assert len(figures["goals"]) == (11 if not MISSING else 5)
+    assert len(figures["goals"]) == (9 if not MISSING else 3)
 
 
 def test_measures_calls_over_http_in_both_revisions_and_names_what_is_missing() -> None:

@@ -48,11 +48,6 @@ class Part(msgspec.Struct, frozen=True):
         """Number of units behind this part."""
         return self.total - self.end
 
-    @property
-    def next_query(self) -> str:
-        """The address of the next part: the arguments of `cut` as the query of a URI."""
-        return f"from={self.end}&unit=characters" if self.unit == "characters" else f"from={self.end}"
-
 
 def fits(text: str, budget: int) -> bool:
     """Return True if a text is within a budget of tokens. Costs nothing where the text is short."""
@@ -72,8 +67,8 @@ def cut(
     """The part of `text` from the unit `start` on that fits `budget` tokens, and has `count` units at most.
 
     It holds one unit at least, if there is one. `form` shows JSON text (as TOON, say). `unit` is "characters"
-    for a start that counts characters, which `Part.next_query` says where it has to be. `find` finds the rows
-    of a text, and may remember them.
+    for a start that counts characters, as behind a part of that unit. `find` finds the rows of a text, and
+    may remember them.
     """
     budget = max(1, int(budget * _FILLED))
     rows = find(text)

@@ -31,6 +31,7 @@ from mcpx.core.system.environment import CHILD_MARK, LOGINS, UNASKED, Login, as_
 OF_CLIENT: Final = "the client that attached last"
 OF_OWN_CLIENT: Final = "its client"
 OF_STARTER: Final = "the program that started MCPX"
+_Said = tuple[tuple[str, str], ...]
 
 
 class Inherited(NamedTuple):
@@ -219,30 +220,38 @@ class ClientVariables:
     """The variables that attached clients have said: those of a login of the last that is there."""
 
     def __init__(self) -> None:
-        self._attached: dict[int, dict[str, str]] = {}  # in the order in which they came
+        self._said: dict[int, _Said] = {}
+        self._alike: dict[_Said, dict[int, None]] = {}  # the clients that have said the same, in their order
         self._numbers = count(1)
-        self._left: dict[str, str] = {}  # of the last that has left, until another comes
+        self._left: dict[str, str] = {}  # of the last that has left, for when nobody is there
         self._logins: dict[Login, dict[str, str]] = {}  # of the one that counts, also when it has left
 
     def attach(self, variables: Mapping[str, str]) -> int:
         """Take in the variables of a client, but for those that no server is given; return its number."""
         number = next(self._numbers)
-        self._attached[number] = usable(variables)
-        self._left = {}
+        said = self._said[number] = tuple(usable(variables).items())
+        self._alike.setdefault(said, {})[number] = None
         self._choose()
         return number
 
     def leave(self, number: int) -> None:
         """Note that a client has left."""
-        said = self._attached.pop(number, {})
-        if not self._attached:
-            self._left = said
+        alike = self._alike[said := self._said.pop(number)]
+        del alike[number]
+        if not alike:
+            del self._alike[said]
+        self._left = dict(said)
         self._choose()
 
+    def _attached(self) -> list[dict[str, str]]:
+        """Return what the clients have said, each thing once, that of the last to come at the end."""
+        last = sorted((next(reversed(numbers)), said) for said, numbers in self._alike.items())
+        return [dict(said) for _, said in last]
+
     def _choose(self) -> None:
+        attached = self._attached()
         for login in LOGINS:
-            having = [each for each in self._attached.values() if _has(each, login)]
-            if having:
+            if having := [each for each in attached if _has(each, login)]:
                 self._logins[login] = {name: having[-1][name] for name in login.names if name in having[-1]}
 
     def are_gone(self, given: Mapping[str, str]) -> bool:
@@ -250,7 +259,7 @@ class ClientVariables:
         return any(
             _has(given, login)
             and login in self._logins
-            and not any(_equal(given, each, login) for each in self._attached.values())
+            and not any(_equal(given, each, login) for each in self._attached())
             for login in LOGINS
         )
 
@@ -258,11 +267,10 @@ class ClientVariables:
         """Return these variables with those of clients: where one is missing, and where it is of a login."""
         of_logins = {name for login in self._logins for name in login.names}
         merged = {name: value for name, value in variables.items() if name not in of_logins}
-        rest: dict[str, str] = {}
-        for said in (self._left, *self._attached.values()):
-            rest |= {name: value for name, value in said.items() if name not in of_logins}
-        for said in self._logins.values():
-            rest |= said
+        said = (each for client in self._attached() or [self._left] for each in client.items())
+        rest = {name: value for name, value in said if name not in of_logins}
+        for login in self._logins.values():
+            rest |= login
         return rest | merged
 
 

@@ -17,18 +17,13 @@ import signal
 import termios
 import tty
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from socket import socket
 
 _MAX_WAIT_MS: Final = (1 << 31) - 1  # of poll(2), 24 days
-
-
-class HasDescriptor(Protocol):
-    """A file, pipe or socket."""
-
-    def fileno(self) -> int: ...
-
-
-D = TypeVar("D", bound="HasDescriptor | int")
+D = TypeVar("D", bound="IO[bytes] | socket | int")
 
 
 def readable(sources: Sequence[D], timeout_s: float | None = None) -> list[D]:

@@ -23,8 +23,8 @@ def parts_of(text: str, budget: int, **options: object) -> list[Part]:
     """All parts of a text, each found by what the one before it says."""
     parts = [cut(text, budget, **options)]
     while parts[-1].remaining:
-        query = dict(pair.split("=") for pair in parts[-1].next_query.split("&"))
-        parts.append(cut(text, budget, start=int(query["from"]), unit=query.get("unit"), **options))
+        unit = "characters" if parts[-1].unit == "characters" else None
+        parts.append(cut(text, budget, start=parts[-1].end, unit=unit, **options))
         assert (parts[-1].start == parts[-2].end) or parts[-1].unit != parts[-2].unit
         assert len(parts) < 5000
     return parts

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from mcpx.core.running import ClientVariables, Environment
 from mcpx.core.running.inherited import chosen, is_key, without_password
-from mcpx.core.system.environment import BASIC, GROUPS, UNASKED, environment_of_client, loads_code
+from mcpx.core.system.environment import BASIC, GROUPS, LOGINS, UNASKED, environment_of_client, loads_code
 
 EVERYTHING = {name: f"value of {name}" for name in UNASKED}
 FOREIGN = {
@@ -140,6 +141,27 @@ def test_a_login_is_that_of_the_client_that_attached_last_and_is_there_and_is_ta
     assert seen(clients)["DISPLAY"] == ":1"
     clients.leave(first)
     assert seen(clients)["DISPLAY"] == ":1"  # nobody is there who knows better
+
+
+def test_of_clients_that_say_the_same_the_last_that_is_there_counts():
+    clients = ClientVariables()
+    clients.attach({"DISPLAY": ":1", "TZ": "UTC"})
+    clients.attach({"DISPLAY": ":2", "TZ": "CET"})
+    third = clients.attach({"DISPLAY": ":1", "TZ": "UTC"})
+    assert (seen(clients)["DISPLAY"], seen(clients)["TZ"]) == (":1", "UTC")
+    clients.leave(third)
+    assert (seen(clients)["DISPLAY"], seen(clients)["TZ"]) == (":2", "CET")
+
+
+def test_no_client_that_comes_or_leaves_has_all_others_looked_at(monkeypatch):
+    module = sys.modules[ClientVariables.__module__]
+    looks, has = [], module._has
+    monkeypatch.setattr(module, "_has", lambda *asked: looks.append(asked) or has(*asked))
+    clients = ClientVariables()
+    numbers = [clients.attach({"DISPLAY": ":1"}) for _ in range(200)]
+    for number in numbers:
+        clients.leave(number)
+    assert len(looks) <= 2 * len(numbers) * len(LOGINS)
 
 
 def test_a_login_is_gone_when_no_client_has_it():
