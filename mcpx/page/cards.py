@@ -164,25 +164,18 @@ def _card(upstream: Server, count: Count, use: Use | PlacedUse | None) -> Card:
         "prompts": status.prompts,
         "changes": len(status.changes or ()),
     }
-    if status.instances:
-        shown["instances"] = [
-            {"project": each.project, "state": each.state, "pid": each.pid} for each in status.instances
-        ]
-    if info.remedy:
-        shown["remedy"] = info.remedy
-    if info.missing:
-        shown["missing"] = info.missing
-    if status.peer:
-        shown["peer"] = status.peer
-    if status.listens_at:
-        shown["listens_at"] = status.listens_at
-    if status.node:
-        shown["node"] = status.node
-    if status.sign_in:
-        shown["sign_in"] = status.sign_in
-    if status.from_last_time:
-        shown["from_last_time"] = True
-    return shown
+    instances = status.instances or ()
+    where_known = {
+        "instances": [{"project": each.project, "state": each.state, "pid": each.pid} for each in instances],
+        "remedy": info.remedy,
+        "missing": info.missing,
+        "peer": status.peer,
+        "listens_at": status.listens_at,
+        "node": status.node,
+        "sign_in": status.sign_in,
+        "from_last_time": status.from_last_time,
+    }
+    return shown | {name: value for name, value in where_known.items() if value}
 
 
 def settled(shown: Card) -> Card:

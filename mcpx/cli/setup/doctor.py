@@ -83,13 +83,9 @@ def _finding(title: str, finding: Finding) -> dict[str, Any]:
         "subject": finding.subject,
         "text": one_line(finding.text),
     }
-    if finding.advice is not None:
-        found["advice"] = finding.advice
-    if finding.command is not None:
-        found["command"] = finding.command
-    if finding.fix is not None:
-        found["fix"] = finding.fix.description
-    return found | ({"details": finding.details} if finding.details else {})
+    fix = None if finding.fix is None else finding.fix.description
+    more = {"advice": finding.advice, "command": finding.command, "fix": fix, "details": finding.details}
+    return found | {name: value for name, value in more.items() if value}
 
 
 @click.command(short_help="Say what is wrong, and what to type.")

@@ -27,6 +27,7 @@ from mcpx.core.daemon.status import (
     Status,
     Tokens,
 )
+from mcpx.core.events.history import milliseconds
 from mcpx.core.events.stats import Count, Totals
 from mcpx.core.running import Environment
 from mcpx.core.servers.accounts import Account
@@ -248,7 +249,7 @@ def _last_error(upstream: Server, info: ServerInfo) -> str | None:
 
 
 def _latency(counters: Counters) -> Latency:
-    p50, p95, p99 = map(_milliseconds, counters.percentiles(0.5, 0.95, 0.99))
+    p50, p95, p99 = map(milliseconds, counters.percentiles(0.5, 0.95, 0.99))
     return Latency(p50=p50, p95=p95, p99=p99)
 
 
@@ -258,7 +259,3 @@ def _silent(since: float | None) -> float | msgspec.UnsetType:
 
 def _rounded(seconds: float) -> float:
     return round(max(0.0, seconds), 3)
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 3)

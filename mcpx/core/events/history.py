@@ -128,7 +128,7 @@ class History:
             max(0, getattr(total, name) - getattr(past, name))
             for name in ("calls", "failed", "refused", "direct", "spent")
         )
-        p50, p95 = map(_milliseconds, percentiles(_durations(answered), 0.5, 0.95))
+        p50, p95 = map(milliseconds, percentiles(_durations(answered), 0.5, 0.95))
         return Point(calls, failed, refused, p50, p95, direct, spent), sums, total
 
 
@@ -154,5 +154,6 @@ def _durations(answered: list[tuple[Counters, int]]) -> list[float]:
     return found
 
 
-def _milliseconds(seconds: float | None) -> float | None:
+def milliseconds(seconds: float | None) -> float | None:
+    """Return a time as it is shown; None where it is not known."""
     return None if seconds is None else round(seconds * 1000, 3)

@@ -138,7 +138,7 @@ def decode_entry(entry: bytes) -> tuple[JSON, list[str]]:
         raise InvalidEntry(f"it cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise InvalidEntry("it is not an object")
-    if _may_be_deep(entry) and _is_deep(value):
+    if entry.count(b"[") + entry.count(b"{") > MAX_ENTRY_DEPTH and _is_deep(value):
         raise InvalidEntry(f"it is nested over {MAX_ENTRY_DEPTH} levels deep")
     return value, changes
 
@@ -177,10 +177,6 @@ def _loads(entry: bytes) -> tuple[Any, list[str]]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _may_be_deep(entry: bytes) -> bool:
-    return entry.count(b"[") + entry.count(b"{") > MAX_ENTRY_DEPTH
 
 
 def _is_deep(value: JSON) -> bool:

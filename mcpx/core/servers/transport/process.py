@@ -217,7 +217,7 @@ class ChildProcess:
         """Close its input, wait, send SIGTERM, then SIGKILL: nothing of it is left."""
         self.note_descendants()
         if self.channel is not None:
-            self.channel.on_data = _discard  # a child that flushes can leave
+            self.channel.on_data = lambda _data: None  # a child that flushes can leave
             self.channel.flush()
             self.channel.release_writer()
         self._close(self._popen.stdin)
@@ -261,10 +261,6 @@ def _look(loop: asyncio.AbstractEventLoop, shared: asyncio.Future[Marks]) -> Non
     del _looks[loop]  # who asks from now on needs the next one
     looked = loop.run_in_executor(None, partial(look, exact=False))
     looked.add_done_callback(lambda done: None if shared.done() else shared.set_result(done.result()))
-
-
-def _discard(_data: bytes) -> None:
-    return None
 
 
 @asynccontextmanager

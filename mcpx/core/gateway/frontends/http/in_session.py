@@ -14,12 +14,10 @@ from mcp.shared.dispatcher import CallOptions
 from mcpx.core.gateway.frontends.http.events import SessionEvents, Stream
 from mcpx.core.gateway.frontends.http.exchange import JSON, PEERS, HeaderPairs
 from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
-from mcpx.core.gateway.frontends.http.posted import PATIENCE, Common, Posted
+from mcpx.core.gateway.frontends.http.posted import PATIENCE, Common, Posted, Speaker
 from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import Batch
-from mcpx.core.wire.dispatcher import LOSSY
-from mcpx.core.wire.enclosed import encode_restored
 from mcpx.core.wire.envelope import INTERNAL_ERROR, Bytes, NoBackChannelError, RequestId
 from mcpx.core.wire.outgoing import Outgoing, decode_result
 from mcpx.errors import Code, Outcome
@@ -133,13 +131,13 @@ class BatchMember(InSession):
         self._batch.close()
 
 
-class Asked:
+class Asked(Speaker):
     """The client of a session, as far as it gets messages of the server.
 
     `headers` are those of each response; `is_primed` once its revision has events without data.
     """
 
-    __slots__ = ("__weakref__", "_events", "_outgoing", "common", "headers", "is_primed", "open")
+    __slots__ = ("__weakref__", "_events", "_outgoing", "headers", "is_primed", "open")
 
     def __init__(self, common: Common, headers: HeaderPairs) -> None:
         self.common = common
@@ -178,18 +176,6 @@ class Asked:
         self.events.standing.send(pieces, lossy=lossy)
 
     write = say
-
-    def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
-        """Run a coroutine function."""
-        self.common.spawn(function, *arguments)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification outside of all requests."""
-        del opts
-        encoded = None if params is None else encode_restored(params)
-        self.say(*envelope.notification(envelope.escaped(method), encoded), lossy=method in LOSSY)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -74,22 +74,45 @@ class Slow(Protocol):
         """Serve one."""
 
 
-class Posted:
+class Speaker:
+    """Sends a client what the server says of itself, as `say` does."""
+
+    __slots__ = ("common",)
+    common: Common
+
+    def say(self, *pieces: Bytes, lossy: bool = False) -> None:
+        """Send a message; what belongs to a request is dropped after its answer."""
+        raise NotImplementedError
+
+    def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
+        """Run a coroutine function."""
+        self.common.spawn(function, *arguments)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification, which belongs to what this is."""
+        del opts
+        encoded = None if params is None else encode_restored(params)
+        self.say(*envelope.notification(envelope.escaped(method), encoded), lossy=method in LOSSY)
+
+
+class Posted(Speaker):
     """A request that was posted. `fast_cancels` is as of a `WireDispatcher`, of this request alone."""
 
-    __slots__ = ("_common", "_ticks", "client", "exchange", "fast_cancels", "id", "is_over")
+    __slots__ = ("_ticks", "client", "exchange", "fast_cancels", "id", "is_over")
 
     outgoing: Outgoing | None = None
     """The requests to the client; None for one that cannot be asked."""
 
     def __init__(self, common: Common, exchange: HttpExchange, request_id: RequestId) -> None:
+        self.common = common
         self.id = request_id
         self.exchange = exchange
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         self.is_over = False
         self.client: Slow | None = None
         """Serves it, where the fast path gives it back."""
-        self._common = common
         self._ticks = 0
 
     @property
@@ -107,14 +130,6 @@ class Posted:
     def _answer(self, pieces: tuple[Bytes, ...]) -> None:
         raise NotImplementedError
 
-    def say(self, *pieces: Bytes, lossy: bool = False) -> None:
-        """Send a message that belongs to the request; after the answer it is dropped."""
-        raise NotImplementedError
-
-    def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
-        """Run a coroutine function."""
-        self._common.spawn(function, *arguments)
-
     def take_slowly(self, request_id: RequestId, method: str, params: msgspec.Raw) -> None:
         """Have the SDK's server serve the request."""
         if self.client is not None:
@@ -129,14 +144,6 @@ class Posted:
     def notify_progress(self, token: RequestId, members: bytes) -> None:
         """Send progress on the request, under the token that the client chose."""
         self.notify_lossy("notifications/progress", envelope.progress(token, members))
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification."""
-        del opts
-        encoded = None if params is None else encode_restored(params)
-        self.say(*envelope.notification(envelope.escaped(method), encoded), lossy=method in LOSSY)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -185,7 +192,7 @@ class Sessionless(Posted):
 
     def _gone(self) -> None:
         self.is_over = True
-        self._common.patience.discard(self)
+        self.common.patience.discard(self)
         self.cancel()
 
     def tick(self) -> None:
@@ -209,7 +216,7 @@ class Sessionless(Posted):
             self.exchange.event(pieces, lossy=lossy)
 
     def _answer(self, pieces: tuple[Bytes, ...]) -> None:
-        self._common.patience.discard(self)
+        self.common.patience.discard(self)
         exchange = self.exchange
         if self._is_stream:
             exchange.end(pieces)
