@@ -209,7 +209,11 @@ servers = st.builds(
 
 
 @settings(deadline=None)  # a machine that is busy is no failure
-@given(st.lists(servers, max_size=12), st.sampled_from([1, 1, 1, 30]), st.integers(600, 5000))
+@given(
+    st.lists(servers, max_size=12, unique_by=lambda info: info.name),
+    st.sampled_from([1, 1, 1, 30]),
+    st.integers(600, 5000),
+)
 def test_any_catalogue_stays_within_any_budget(known, times, budget):
     assert total(describe(known * times, budget=budget)) <= budget
 
