@@ -28,7 +28,7 @@ from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
 from mcpx.core.calls.recording import Target, target_of
 from mcpx.core.catalog.model import JSON, ToolChange, ToolInfo, is_read_only
-from mcpx.core.events.records import MAX_NAMED_BYTES, UNSAID, Record, Records
+from mcpx.core.events.records import UNSAID, Record, Records
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.policy.changed_calls import cleaned, hidden_in, lacks_project
 from mcpx.core.protocol.call_trace import CallTrace, end_with
@@ -169,8 +169,8 @@ class Pipeline:
             server = find_server(self._servers, request.server_name)
         tool = self._tool(server, request, tool)
         checked, raw = read_raw_arguments(request.arguments, tool)
-        if record is not None and record.said is UNSAID and len(raw) <= MAX_NAMED_BYTES:
-            record.names = None if checked is None else tuple(checked)
+        if record is not None and record.said is UNSAID and checked is not None:
+            record.names = tuple(checked)
         context = request.context if server.narrowing is None else _narrowed(request.context, server)
         call = CallTool(
             tool.name,

@@ -34,7 +34,6 @@ End = Literal["ok", "failed", "refused", "cancelled"]
 Target = tuple[Origin, str, Kind, str]
 """The origin of a call, the server, the kind of thing that is asked for, and its name."""
 
-MAX_NAMED_BYTES: Final = 512  # of arguments whose names stand in the audit log whatever they are
 MAX_NOTED: Final = 64  # beginnings and ends that wait to be counted together, which costs a fraction
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
@@ -79,6 +78,8 @@ class Record(msgspec.Struct, eq=False):
     target: Target
     arguments: msgspec.Raw | bytes
     on_end: Callable[[Record], None]
+    said: msgspec.Raw | bytes = NOTHING
+    """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
     trace_id: str | None = None
     """The id of the trace that the call belongs to, where it is traced."""
     ended_at_us: int = 0
@@ -86,8 +87,6 @@ class Record(msgspec.Struct, eq=False):
     """The call as whoever watches calls has it."""
     counted: Any = None
     """The row that it is counted in."""
-    said: msgspec.Raw | bytes = NOTHING
-    """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
     names: tuple[str, ...] | None = None
     """The names of its arguments, where they have been decoded while its beginning was to be noted."""
     slot: int | None = None
@@ -306,14 +305,14 @@ class Records:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
         record = self._new(kind, server, name, arguments, origin)
-        record.trace_id = trace_id
+        if trace_id is not None:
+            record.trace_id = trace_id
         self.running[record.at_us] = record
         if (tally := self._tally) is not None:
             if not tally.noted:
                 tally.count_soon()
             tally.noted.append(record)
         if (log := self._log).is_written:
-            record.said = UNSAID
             if TURN.is_open and not log.is_required:
                 if not log.beginning:
                     if TURN.before is not None:
@@ -387,7 +386,7 @@ class Records:
             self.watch.ended(record)
         if self.uses is not None and record.target[0] in self.uses.open:
             self.uses.ended(record)
-        if record.said:
+        if record.said is not NOTHING:
             self._log.ended(record)
             if is_large:
                 after_turn(self._log.flush)
@@ -400,4 +399,5 @@ class Records:
         if now <= self._last_us:
             now = self._last_us + 1
         self._last_us = now
-        return Record(now, self._target(kind, server, name, origin), arguments, self._ended)
+        said = UNSAID if self._log.is_written else NOTHING
+        return Record(now, self._target(kind, server, name, origin), arguments, self._ended, said)

@@ -24,9 +24,9 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.calls import MARK_AT, lines_of, said_at_beginning, said_of, time_of, values
+from mcpx.core.events.audit.calls import MARK_AT, Slots, lines_of, said_at_beginning, said_of, time_of, values
 from mcpx.core.events.audit.chain import GROUP_LINES, Chain, open_chain
-from mcpx.core.events.audit.chain_files import CallLine, NoteLine
+from mcpx.core.events.audit.chain_files import NUMBER, NoteLine
 from mcpx.core.events.records import UNSAID, Record
 from mcpx.core.wire.turn import after_turn
 from mcpx.errors import CallError, Code
@@ -49,22 +49,22 @@ class Backlog:
         """The number of lines that there was no room for."""
         self.slots: list[int | None] = []
         """Those of the calls of lost lines."""
-        self._waiting = deque[tuple[CallLine, int | None, int]]()  # and the bytes of the line
+        self._waiting = deque[tuple[bytes, int | None]]()  # without their numbers
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def keep(self, lines: Iterable[CallLine], slots: Iterable[int | None]) -> None:
+    def keep(self, text: bytes, slots: Iterable[int | None]) -> None:
         """Keep the lines of calls until they can be written, as far as there is room."""
-        for line, slot in zip(lines, slots, strict=True):
-            size = len(msgspec.json.encode(line))
-            if self._bytes + size > MAX_WAITING_BYTES:
+        for whole, slot in zip(text.splitlines(), slots, strict=True):
+            line = whole.rpartition(NUMBER)[0]
+            if self._bytes + len(line) > MAX_WAITING_BYTES:
                 self.lost += 1
                 self.slots.append(slot)
             else:
-                self._waiting.append((line, slot, size))
-                self._bytes += size
+                self._waiting.append((line, slot))
+                self._bytes += len(line)
 
     def write(self, chain: Chain) -> None:
         """Write as many as the disk takes.
@@ -74,15 +74,17 @@ class Backlog:
         """
         most = GROUP_LINES
         while self._waiting:
-            lines, slots, sizes = zip(*islice(self._waiting, most), strict=True)
+            lines, slots = zip(*islice(self._waiting, most), strict=True)
+            numbered = (b"%b%b%d}\n" % (line, NUMBER, n) for n, line in enumerate(lines, chain.ahead + 1))
+            chain.add(b"".join(numbered), len(lines))
             try:
-                chain.append(lines, slots)
+                chain.write(slots)
             except OSError:
                 if most == 1:
                     raise
                 most //= 2  # there may be room for some of them
             else:
-                self._bytes -= sum(sizes)
+                self._bytes -= sum(map(len, lines))
                 for _ in lines:
                     self._waiting.popleft()
 
@@ -96,6 +98,7 @@ class Audit:
         self._place = ""
         self._redact: Callable[[Any], Any] | None = None
         self._chain: Chain | None = None
+        self._slots: Slots  # once a call has one
         self.problem: str | None = None
         """The reason why it cannot be written at the moment."""
         self.beginning: list[Record] = []
@@ -103,7 +106,7 @@ class Audit:
         self.note: Callable[[], None] = self._open_and_note
         """Has the calls of `beginning` on disk. Never raises."""
         self._ended: list[Record] = []  # whose lines are to be made
-        self._lines: list[CallLine] = []  # that are to be written
+        self._texts: list[bytes] = []  # the lines that the chain has, to write them
         self._taken: list[int | None] = []  # the slots of their calls
         self.backlog = Backlog()
         self._retry: asyncio.TimerHandle | None = None
@@ -158,7 +161,7 @@ class Audit:
             log.warning("audit.tampered", folder=self._place, problem=chain.problem)
         if chain.left_open:
             log.info("audit.recovered", calls=len(chain.left_open))
-        self._chain = chain
+        self._chain, self._slots = chain, chain.slots
         self.beginning, self.note = chain.slots.beginning, chain.slots.note
         return chain
 
@@ -182,6 +185,7 @@ class Audit:
     def describe(self, record: Record) -> None:
         """Have a record get a line that was refused before its arguments were looked at."""
         record.said = said_of(record.target, b"null")
+        self.open()
 
     def begun(self, record: Record) -> None:
         """Have a record that begins on disk at once, so that it gets a line even if MCPX is killed.
@@ -207,15 +211,14 @@ class Audit:
 
     def ended(self, record: Record) -> None:
         """Have the end of a call in its slot at once, and its line written soon."""
-        if record.said is UNSAID:  # it ended in the turn in which it began
-            self.note()
-        chain, ended = self._chain, self._ended
+        ended = self._ended
         ended.append(record)
-        if (slot := record.slot) is None or chain is None:
-            self._flush_soon(is_due=True)
-        elif (table := chain.slots.table) is not None:
+        if (slot := record.slot) is None and record.said is UNSAID:  # it ended in the turn in which it began
+            self.note()
+            slot = record.slot
+        if slot is not None and (table := self._slots.table) is not None:
             table[slot + MARK_AT] = record.mark
-        elif not chain.slots.end(record):
+        elif self._chain is None or not self._chain.slots.end(record):
             self._flush_soon(is_due=True)
         if len(ended) == RECORDS_AT_ONCE:
             after_turn(self._take_ended)
@@ -239,7 +242,9 @@ class Audit:
         try:
             self._chain.check_room()
         except OSError as error:
-            self._fail(error)
+            self.flush()  # there may be room for what the chain has
+            if self.problem is None:
+                self._fail(error)
             return False
         return True
 
@@ -252,33 +257,38 @@ class Audit:
     def _take_ended(self) -> None:
         """Make the lines of the calls that have ended, and write them where there are many."""
         self._make_lines()
-        if len(self._lines) >= LINES_AT_ONCE and not self._is_slow:
+        if len(self._taken) >= LINES_AT_ONCE and not self._is_slow:
             self.flush()
 
     def _make_lines(self) -> None:
         records, self._ended = self._ended, []
-        last = 0 if self._chain is None else self._chain.seq
-        self._lines += lines_of(records, self._redact, last + len(self._lines))
-        self._taken += [record.slot for record in records]
+        chain = self._chain if self.problem is None else None
+        for first in range(0, len(records), GROUP_LINES):
+            group = records[first : first + GROUP_LINES]
+            slots = [record.slot for record in group]
+            text = lines_of(group, self._redact, 0 if chain is None else chain.ahead)
+            if chain is None:
+                self.backlog.keep(text, slots)
+            else:
+                chain.add(text, len(group))  # while the processor has it at hand
+                self._texts.append(text)
+                self._taken += slots
 
     def flush(self) -> None:
         """Write the lines of the calls that have ended."""
         self._is_due = False
         self._make_lines()
-        lines, slots, self._lines, self._taken = self._lines, self._taken, [], []
-        if not lines:
-            return
-        if self._chain is None or self.problem is not None:
-            self.backlog.keep(lines, slots)
+        if self._chain is None or not self._taken:
             return
         started = time.monotonic()
         try:
-            self._chain.append(lines, slots)
+            self._chain.write(self._taken)
         except OSError as error:
-            self.backlog.keep(lines, slots)
+            self.backlog.keep(b"".join(self._texts), self._taken)
             self._fail(error)
         self._flushed_at = time.monotonic()
-        self._is_slow = self._flushed_at - started > SLOW_S + SLOW_LINE_S * len(lines)
+        self._is_slow = self._flushed_at - started > SLOW_S + SLOW_LINE_S * len(self._taken)
+        self._texts, self._taken = [], []
 
     def _fail(self, error: OSError, *, again: bool = True) -> None:
         """Note that the log cannot be written; `again` says that it is tried again."""

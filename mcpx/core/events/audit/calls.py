@@ -30,8 +30,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.events.audit.chain_files import UNREADABLE, CallLine
-from mcpx.core.events.records import ENDS, MAX_NAMED_BYTES, Record, Target
+from mcpx.core.events.audit.chain_files import UNREADABLE, CallLine, encode_lines
+from mcpx.core.events.records import ENDS, Record, Target
 from mcpx.core.system.linux import file_system_of
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
@@ -40,6 +40,7 @@ MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
 MAX_SLOT_NAME_CHARS: Final = 200  # the same, where the beginning of a call is too long to be kept whole
 MAX_ARGUMENTS: Final = 64  # that are named
 MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
+MAX_NAMED_BYTES: Final = 512  # of arguments whose names stand in a line whatever they are
 MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not read
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 _encode: Final = msgspec.json.Encoder().encode
@@ -66,31 +67,33 @@ MAX_SAID: Final = SLOT_BYTES - _SLOT.size
 # --- the line
 
 
-def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None, seq: int) -> list[CallLine]:
-    """Return the lines of calls that have ended, to follow the line of that `seq`.
+def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None, last: int) -> bytes:
+    """Return the lines of calls that have ended, to follow the line of the number `last`.
 
     `redact` takes the secrets out of values; None: they are not written.
     """
     lines: list[CallLine] = []
     begins_us, at = 0, ""
-    for record in records:  # most are like each other, and go well
+    for number, record in enumerate(records, last + 1):  # most are like each other, and go well
         outcome, code, size = record.ending or record.how()
         at_us = record.at_us
-        rest_us = at_us - begins_us
-        if not 0 <= rest_us < MS_US:
+        if not 0 <= (rest_us := at_us - begins_us) < MS_US:
             begins_us, rest_us = at_us - at_us % MS_US, at_us % MS_US
             at = time_of(begins_us)[:-4]
-        began = f"{at}{_DIGITS[rest_us]}Z"
-        took_us = record.ended_at_us - at_us
-        ms = took_us / 1000 if took_us > 0 else 0.0  # the clock may have been set back
-        is_plain = record.rule is None and redact is None and record.trace_id is None
-        rule = None if is_plain else _last_members(record, redact)
-        seq += 1
         line = CallLine(
-            began, record.said, outcome, code, ms, len(record.arguments), size, record.approval, rule, seq
+            f"{at}{_DIGITS[rest_us]}Z",
+            record.said,
+            outcome,
+            code,
+            took_us / 1000 if (took_us := record.ended_at_us - at_us) > 0 else 0.0,  # a clock may be set back
+            len(record.arguments),
+            size,
+            record.approval,
+            _last_members(record, redact) if record.rule or record.trace_id or redact else None,
+            number,
         )
         lines.append(line)
-    return lines
+    return encode_lines(lines)
 
 
 def _last_members(record: Record, redact: Callable[[Any], Any] | None) -> msgspec.Raw:
@@ -104,7 +107,9 @@ def _last_members(record: Record, redact: Callable[[Any], Any] | None) -> msgspe
 def said_at_beginning(record: Record) -> msgspec.Raw:
     """Return the members of its line that say who asks for what, with which arguments."""
     arguments, target, names = record.arguments, record.target, record.names
-    if names is None and len(arguments) <= MAX_NAMED_BYTES:
+    if len(arguments) > MAX_NAMED_BYTES:
+        names = record.names = None
+    elif names is None:
         with suppress(*UNREADABLE):
             names = tuple(_names(arguments) if arguments else ())
     return said_of(target, argument_names(arguments)) if names is None else _said_before(target, names)
@@ -201,18 +206,20 @@ class Slots:
         self._count = 0
         self.beginning: list[Record] = []
         """The calls that `note` is to note."""
-        self._free: list[int] = []  # where they begin in the file: so a slot is known
+        self._places = set[int]()  # where they begin in the file: so a slot is known
+        self._free: list[int] = []  # of these
         self._texts: dict[int, msgspec.Raw] = {}  # of a slot, the text that stands there
-        self._last: tuple[Target | None, tuple[str, ...] | None] = None, None  # of the call that began last
-        self._said = msgspec.Raw()  # what is known of it
+        self._last: tuple[Target | None, tuple[str, ...] | None, msgspec.Raw]
+        self._last = None, None, msgspec.Raw()  # of the call that began last, and what is said of it
 
     def note(self) -> None:
         """Note that the calls of `beginning` begin, and who asks for what. Never raises.
 
         Each gets a slot, if that can be noted.
         """
-        (target, names), said, free, texts = self._last, self._said, self._free, self._texts
+        target, names, said = self._last
         table: Any = self.table  # which is there where a text is
+        free, texts, begun, pack = self._free, self._texts, self.begun, _BEGUN.pack_into
         try:
             for record in self.beginning:
                 if (  # as for most calls, which are like the last one
@@ -222,14 +229,17 @@ class Slots:
                     and texts.get(slot := free[-1]) is said
                 ):
                     record.said = said
-                    self.begun += 1
+                    begun += 1
                     table[slot + MARK_AT] = 0
-                    _BEGUN.pack_into(table, slot, self.begun, record.at_us)
+                    pack(table, slot, begun, record.at_us)
                     record.slot = free.pop()
                 else:
+                    self.begun = begun
                     record.slot = self._noted(record)
-                    (target, names), said, table = self._last, self._said, self.table
+                    (target, names, said), table, begun = self._last, self.table, self.begun
+            self.begun = begun
         except Exception as error:  # noqa: BLE001 - what others have begun must be sent all the same
+            self.begun = max(begun, self.begun)
             contain(error, "audit log")
         self.beginning.clear()
 
@@ -241,7 +251,7 @@ class Slots:
         """
         record.said = said = said_at_beginning(record)
         if record.names is not None:
-            self._last, self._said = (record.target, record.names), said
+            self._last = record.target, record.names, said
         if not (self._free or self._grow_if_possible()):
             return None
         slot, length = self._free.pop(), len(said) + len(_CLIENT)
@@ -275,16 +285,13 @@ class Slots:
 
     def free(self, slots: Iterable[int | None]) -> None:
         """Give back the slots of calls that have their lines; None is one that had none."""
-        self._free += [slot for slot in slots if slot is not None]
+        self._free += filter(None, slots)
 
     @property
     def open(self) -> int:
         """A bit for each slot whose call has no line yet."""
-        bits = bytearray(b"\xff" * ((self._count + 7) // 8))
-        for place in self._free:
-            slot = (place - self._start) // SLOT_BYTES
-            bits[slot >> 3] &= ~(1 << (slot & 7))
-        return int.from_bytes(bits, "little") & ((1 << self._count) - 1)
+        taken = self._places.difference(self._free)
+        return sum(1 << (place - self._start) // SLOT_BYTES for place in taken)
 
     def _written(self, data: bytes, at: int) -> bool:
         try:
@@ -315,6 +322,7 @@ class Slots:
             self.table = mmap.mmap(self._state, size)
         room = range(self._start + self._count * SLOT_BYTES, self._start + count * SLOT_BYTES, SLOT_BYTES)
         self._free[:0] = reversed(room)
+        self._places.update(room)
         self._count = max(count, self._count)
 
     def close(self) -> None:

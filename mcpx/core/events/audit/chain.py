@@ -25,8 +25,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from mcpx.core.events.audit.calls import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
 from mcpx.core.events.audit.chain_files import (
     CHAINS_NAME,
@@ -38,6 +36,7 @@ from mcpx.core.events.audit.chain_files import (
     Place,
     Segment,
     chain_numbers,
+    encode_lines,
     head_of,
     known_chains,
     note_chains,
@@ -57,7 +56,6 @@ HEAD_LAG_S: Final = 0.05
 ROOM_BYTES: Final = 8192  # that must be free for a call whose line is required
 MAX_UNHEADED: Final = 512 << 10  # bytes that are written before the head is
 GROUP_LINES: Final = 32  # to which damage is located; a hash costs as much as the rest of a line
-_encode_lines: Final = msgspec.json.Encoder().encode_lines
 _SHA256: Final = sha256()
 _TAIL_BYTES: Final = 2 << 20  # of a segment, in which the lines behind the head are looked for
 _LINE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -71,8 +69,6 @@ class Chain:
         """The calls of which an earlier process wrote no line."""
         self.problem: str | None = None
         """The fault of the chain when it was taken over; empty for none."""
-        self.seq = 0
-        """The number of its last line."""
         self.is_new = False
         """True if nothing was there of it."""
         self._folder = folder
@@ -91,8 +87,9 @@ class Chain:
             calls, begun = open_calls(state, HEAD_BYTES, head.begun, head.open_slots)
             written = {place.time for place in places}
             self.left_open = [line for line in calls if line.time not in written]
-        self.seq, self._hash = head.seq, head.hash
+        self.seq, self._hash = head.seq, head.hash  # of its last line
         self._group = _SHA256  # of what the next group begins with
+        self._added = list[bytes | memoryview]()  # groups, each with its end
         if last is not None and last.seq >= head.seq:
             self.seq, self._hash = last.seq, last.hash.encode()
         elif head.seq:
@@ -102,6 +99,7 @@ class Chain:
         """True if the last group has no end: the next lines are of it."""
         if self.is_cut:
             self.seq, self._group = places[-1].seq, sha256(cut)
+        self.ahead, self._last = self.seq, self._hash  # of the last line that was added
         self._segment = files[-1].first if files else self.seq + 1
         self._lines, self._size = _opened_lines(folder, number, self._segment)
         self.slots = Slots(state, HEAD_BYTES, begun, mapped=may_be_mapped(folder))
@@ -132,31 +130,39 @@ class Chain:
     # --- lines
 
     def append(self, lines: Sequence[CallLine | NoteLine], slots: Iterable[int | None] = ()) -> None:
-        """Give lines their places and write them, all or none; the calls of the slots have ended.
+        """Number lines and write them, as `write` does."""
+        for number, line in enumerate(lines, self.ahead + 1):
+            line.seq = number
+        for first in range(0, len(lines), GROUP_LINES):
+            group = lines[first : first + GROUP_LINES]
+            self.add(encode_lines(group), len(group))
+        self.write(slots)
+
+    def add(self, text: bytes, count: int) -> None:
+        """Take a group of lines, which are numbered from `ahead` on, for `write` to write it."""
+        digest = _SHA256.copy() if self._added else self._group.copy()  # half the time of a new one
+        open_text = memoryview(text)[:-2]
+        prev = b',"prev":"%b"' % self._last
+        digest.update(open_text)
+        digest.update(prev)
+        self._last = digest.hexdigest().encode()
+        self._added += open_text, b'%b,"hash":"%b"}\n' % (prev, self._last)
+        self.ahead += count
+
+    def write(self, slots: Iterable[int | None]) -> None:
+        """Write the groups that were added, all or none; the calls of the slots have ended.
 
         Raises:
-            OSError: They could not be written.
+            OSError: They could not be written, and are no longer to be.
         """
-        last, digest, pieces = self._hash, self._group.copy(), list[bytes | memoryview]()
-        seq = self.seq + len(lines)
-        if not (lines[0].seq == self.seq + 1 and lines[-1].seq == seq):  # they were made to stand elsewhere
-            for number, line in enumerate(lines, self.seq + 1):
-                line.seq = number
-        for first in range(0, len(lines), GROUP_LINES):
-            text = memoryview(_encode_lines(lines[first : first + GROUP_LINES]))[:-2]
-            prev = b',"prev":"%b"' % last
-            digest.update(text)
-            digest.update(prev)
-            last = digest.hexdigest().encode()
-            pieces += text, prev, b',"hash":"', last, b'"}\n'
-            digest = _SHA256.copy()  # half the time of a new one
-        data = b"".join(pieces)
+        data, self._added = b"".join(self._added), []
+        ahead, last, self.ahead, self._last = self.ahead, self._last, self.seq, self._hash
         written = os.write(self._lines, data)
         if written < len(data):
             os.ftruncate(self._lines, os.fstat(self._lines).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._group, self.is_cut = _SHA256, False
-        self.seq, self._hash = seq, last
+        self.seq, self._hash = self.ahead, self._last = ahead, last
         self._size += written
         self.slots.free(slots)
         self._unheaded += written

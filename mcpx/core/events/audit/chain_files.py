@@ -93,6 +93,11 @@ class NoteLine(msgspec.Struct, gc=False):
     seq: int = 0
 
 
+encode_lines: Final = msgspec.json.Encoder().encode_lines
+NUMBER: Final = b',"seq":'
+"""What stands before the number of a line, which is its last member."""
+
+
 def segment_path(folder: Path, chain: int, first: int) -> Path:
     """Return the file of the segment that begins with that line."""
     return folder / f"{chain}-{first:012d}.jsonl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from mcpx.core.events.audit import audit as audit_module
 from mcpx.core.events.audit import chain
+from mcpx.core.events.audit.audit import RECORDS_AT_ONCE
 from mcpx.core.events.audit.chain import GROUP_LINES
 from mcpx.core.events.records import ENDS, Record
 from mcpx.core.protocol.context import library_origin
@@ -20,7 +22,7 @@ from mcpx.core.system import locks
 from mcpx.core.wire.turn import TURN, flush_all
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
-from tests.mcpx.core.events.audit.conftest import RESULT, begin, call
+from tests.mcpx.core.events.audit.conftest import RESULT, Audit, begin, call
 
 pytestmark = pytest.mark.anyio
 
@@ -130,6 +132,49 @@ async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log,
         ("two", "not_sent", "overloaded"),
         ("three", "ok", None),
     ]
+
+
+async def test_lines_that_are_made_when_it_shows_that_there_is_no_room_are_written_once_and_in_order(
+    log, monkeypatch
+):
+    monkeypatch.setattr(audit_module, "LINES_EVERY_S", 60)
+    names = [f"call {number}" for number in range(RECORDS_AT_ONCE + 5)]
+    with log.audit(required=True) as audit:
+        audit._flushed_at = time.monotonic()
+        for name in names[:RECORDS_AT_ONCE]:
+            call(audit, name)
+        await anyio.lowlevel.checkpoint()
+        assert (len(audit._taken), log.names()) == (RECORDS_AT_ONCE, [])
+        open_reply = begin(audit, names[RECORDS_AT_ONCE])
+        with monkeypatch.context() as patch:
+            patch.setattr(chain, "write_whole", fails)
+            with pytest.raises(CallError):
+                begin(audit, "refused")
+        assert log.names() == names[:RECORDS_AT_ONCE]
+        open_reply.resolve(RESULT)
+        audit.flush()
+        assert (len(audit.backlog), log.names()) == (2, names[:RECORDS_AT_ONCE])
+        audit._try_again()
+        assert log.names() == [*names[:RECORDS_AT_ONCE], "refused", names[RECORDS_AT_ONCE]]
+        for name in names[RECORDS_AT_ONCE + 1 :]:
+            call(audit, name)
+    assert log.names() == [*names[:RECORDS_AT_ONCE], "refused", *names[RECORDS_AT_ONCE:]]
+    assert log.problems() == []
+
+
+async def test_calls_that_are_refused_before_any_has_begun_get_their_lines(log):
+    audit = Audit(lambda: log.folder)
+    audit.configure(enabled=True, required=False, redact=None)  # as by a reload
+    audit.refused("tool", "s", "denied", "policy_denied")
+    await anyio.lowlevel.checkpoint()
+    call(audit, "one")
+    audit.close()
+    assert log.names() == ["denied", "one"]
+    assert log.problems() == []
+
+
+def fails(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_refused_call_is_not_recovered_as_one_that_was_answered():
