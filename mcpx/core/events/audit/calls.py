@@ -209,19 +209,19 @@ class Slots:
         self._places = set[int]()  # where they begin in the file: so a slot is known
         self._free: list[int] = []  # of these
         self._texts: dict[int, msgspec.Raw] = {}  # of a slot, the text that stands there
-        self._last: tuple[Target | None, tuple[str, ...] | None, msgspec.Raw]
-        self._last = None, None, msgspec.Raw()  # of the call that began last, and what is said of it
+        self._last: Any = None, None, None, self.beginning, self._free, self._texts, _BEGUN.pack_into
+        """What the call that began last asked for, and what `note` needs: many begin alone in a turn."""
 
     def note(self) -> None:
         """Note that the calls of `beginning` begin, and who asks for what. Never raises.
 
         Each gets a slot, if that can be noted.
         """
-        target, names, said = self._last
+        target, names, said, beginning, free, texts, pack = self._last
         table: Any = self.table  # which is there where a text is
-        free, texts, begun, pack = self._free, self._texts, self.begun, _BEGUN.pack_into
+        begun = self.begun
         try:
-            for record in self.beginning:
+            for record in beginning:
                 if (  # as for most calls, which are like the last one
                     record.names == names
                     and (record.target is target or record.target == target)
@@ -236,12 +236,13 @@ class Slots:
                 else:
                     self.begun = begun
                     record.slot = self._noted(record)
-                    (target, names, said), table, begun = self._last, self.table, self.begun
+                    target, names, said, *_ = self._last
+                    table, begun = self.table, self.begun
             self.begun = begun
         except Exception as error:  # noqa: BLE001 - what others have begun must be sent all the same
             self.begun = max(begun, self.begun)
             contain(error, "audit log")
-        self.beginning.clear()
+        beginning.clear()
 
     def _noted(self, record: Record) -> int | None:
         """Return the slot that a call is noted in; None where that is not possible.
@@ -251,7 +252,7 @@ class Slots:
         """
         record.said = said = said_at_beginning(record)
         if record.names is not None:
-            self._last = record.target, record.names, said
+            self._last = record.target, record.names, said, *self._last[3:]
         if not (self._free or self._grow_if_possible()):
             return None
         slot, length = self._free.pop(), len(said) + len(_CLIENT)
