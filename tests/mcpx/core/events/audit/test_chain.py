@@ -18,7 +18,7 @@ from mcpx.core.events.audit import calls, chain
 from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
 from mcpx.core.events.audit.verifying import verify
-from mcpx.core.wire.turn import TURN, do_before
+from mcpx.core.wire.turn import TURN, do_before, flush_all
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
 from tests.mcpx.core.events.audit.conftest import RESULT, Audit, Log, begin, call
@@ -159,13 +159,23 @@ class Fields(struct.Struct):
             at += struct.calcsize(f"={field}")
 
 
+def begin_in_a_turn(audit, name):
+    """A call that begins with others, when the names of its arguments are known."""
+    TURN.is_open = True
+    reply = begin(audit, name)
+    reply.observer.names = ("text",)
+    flush_all()
+    return reply
+
+
 @pytest.mark.parametrize("name", ["before", "after", "x" * 300])
 @pytest.mark.parametrize("is_headed", [True, False])
+@pytest.mark.parametrize("begin", [begin, begin_in_a_turn])
 async def test_a_kill_between_any_two_stores_of_a_beginning_invents_nothing(
-    log, monkeypatch, name, is_headed
+    log, monkeypatch, name, is_headed, begin
 ):
     audit = left(log)
-    call(audit, "before")
+    begin(audit, "before").resolve(RESULT)
     audit.flush()
     if is_headed:
         audit._chain._write_head()
@@ -175,6 +185,7 @@ async def test_a_kill_between_any_two_stores_of_a_beginning_invents_nothing(
     slots.table.states = states = []
     for each in ("_BEGUN", "_LENGTH"):
         monkeypatch.setattr(calls, each, Fields(getattr(calls, each).format))
+    slots._last = *slots._last[:-1], calls._BEGUN.pack_into
     open_one = begin(audit, name)
     kill(audit)
     monkeypatch.undo()
