@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
 
 async def test_no_call_is_lost_or_run_twice_whatever_is_lost(ray_cluster: RayCluster) -> None:
-    seen = report.Seen(far=2)
+    seen = report.Seen(far=2, known_s=5.0)
     async with opened(ray_cluster, ("two", "three"), attached=2, over_http=2) as site:
         seen.placed = await plays.placement(site)
         seen.gateways.append(await plays.kill_gateway(site))

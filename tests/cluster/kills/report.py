@@ -15,10 +15,14 @@ Row = tuple[str, str, str]
 
 
 class Seen:
-    """All that was played. `take` judges it. `far` is the number of nodes on which servers run."""
+    """All that was played. `take` judges it. `far` is the number of nodes on which servers run.
 
-    def __init__(self, far: int) -> None:
+    Callers are to know within `known_s` seconds that a node is lost, which takes longer on a busy machine.
+    """
+
+    def __init__(self, far: int, known_s: float = KNOWN_S) -> None:
         self._far = far
+        self._known_s = known_s
         self.placed: list[tuple[str, str, str, str]] = []
         self.gateways: list[GatewayKill] = []
         self.drains: list[Drain] = []
@@ -51,7 +55,7 @@ class Seen:
         self.faults += [
             f"the caller of {call.name} knew after {after:.2f} s that {loss.node} was {loss.how}"
             for call, loss, after in known
-            if after > KNOWN_S
+            if after > self._known_s
         ]
         elsewhere: list[float] = []
         for loss in losses:
