@@ -139,7 +139,7 @@ class Chain:
         self.write(slots)
 
     def add(self, text: bytes, count: int) -> None:
-        """Take a group of lines, which are numbered from `ahead` on, for `write` to write it."""
+        """Take a group of lines, which are numbered on from `ahead`, for `write` to write it."""
         digest = _SHA256.copy() if self._added else self._group.copy()  # half the time of a new one
         open_text = memoryview(text)[:-2]
         prev = b',"prev":"%b"' % self._last
@@ -167,7 +167,8 @@ class Chain:
         self.slots.free(slots)
         self._unheaded += written
         if self._unheaded > MAX_UNHEADED:
-            self._write_head()
+            with suppress(OSError):  # the lines are written; so is the head, with the next ones
+                self._write_head()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HEAD_LAG_S, self._tend)
 

@@ -162,6 +162,19 @@ async def test_lines_that_are_made_when_it_shows_that_there_is_no_room_are_writt
     assert log.problems() == []
 
 
+async def test_lines_whose_head_cannot_be_written_are_not_written_again(log, monkeypatch):
+    monkeypatch.setattr(chain, "MAX_UNHEADED", 0)
+    with log.audit() as audit:
+        with monkeypatch.context() as patch:
+            patch.setattr(chain, "write_whole", fails)
+            call(audit, "one")
+            audit.flush()
+        assert (audit.problem, len(audit.backlog), log.names()) == (None, 0, ["one"])
+        call(audit, "two")
+    assert log.names() == ["one", "two"]
+    assert log.problems() == []
+
+
 async def test_calls_that_are_refused_before_any_has_begun_get_their_lines(log):
     audit = Audit(lambda: log.folder)
     audit.configure(enabled=True, required=False, redact=None)  # as by a reload
