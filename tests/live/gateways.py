@@ -36,9 +36,8 @@ ENDPOINTS: Final = ("stdio-legacy", "stdio-auto", "http-legacy", "http-auto")
 ANSWER_S: Final = 50.0  # no answer in this time is a failure
 END_S: Final = 20.0  # MCPX itself gives its children up to 15 s
 STRANGER: Final = "live-test"
-sdk_session.DISCOVER_TIMEOUT_SECONDS = (
-    ANSWER_S  # then it tries the other era: a busy machine starts MCPX later
-)
+# After that time the SDK's client tries the other era; a busy machine starts MCPX later than by default.
+sdk_session.DISCOVER_TIMEOUT_SECONDS = ANSWER_S
 
 
 class Gateway:

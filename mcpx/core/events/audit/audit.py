@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.calls import MARK_AT, Slots, lines_of, said_at_beginning, said_of, time_of, values
+from mcpx.core.events.audit.calls import MARK_AT, lines_of, said_at_beginning, said_of, time_of, values
 from mcpx.core.events.audit.chain import GROUP_LINES, Chain, open_chain
 from mcpx.core.events.audit.chain_files import NUMBER, NoteLine
 from mcpx.core.events.records import UNSAID, Record
@@ -98,7 +98,6 @@ class Audit:
         self._place = ""
         self._redact: Callable[[Any], Any] | None = None
         self._chain: Chain | None = None
-        self._slots: Slots  # once a call has one
         self.problem: str | None = None
         """The reason why it cannot be written at the moment."""
         self.beginning: list[Record] = []
@@ -161,7 +160,7 @@ class Audit:
             log.warning("audit.tampered", folder=self._place, problem=chain.problem)
         if chain.left_open:
             log.info("audit.recovered", calls=len(chain.left_open))
-        self._chain, self._slots = chain, chain.slots
+        self._chain = chain
         self.beginning, self.note = chain.slots.beginning, chain.slots.note
         return chain
 
@@ -216,9 +215,9 @@ class Audit:
         if (slot := record.slot) is None and record.said is UNSAID:  # it ended in the turn in which it began
             self.note()
             slot = record.slot
-        if slot is not None and (table := self._slots.table) is not None:
+        if (chain := self._chain) and slot is not None and (table := chain.slots.table) is not None:
             table[slot + MARK_AT] = record.mark
-        elif self._chain is None or not self._chain.slots.end(record):
+        elif chain is None or not chain.slots.end(record):
             self._flush_soon(is_due=True)
         if len(ended) == RECORDS_AT_ONCE:
             after_turn(self._take_ended)
